@@ -1,1 +1,39 @@
+//! The custom resources as they are on the wire.
+//!
+//! ```text
+//!   raw value ──apply_defaults──▶ ──validate──▶ typed object ──admission──▶ faults, all of them, by field
+//!                                                    │
+//!                                                    └──▶ drift hashes, bit for bit those of the reference
+//! ```
+//!
+//! The types are deliberately plain: what Kubernetes calls a string is a `String`, also where only a few spellings are
+//! legal. A watch must never fail because one object among thousands holds an operator or a policy we do not know;
+//! deciding that such an object is wrong is the job of [`validation`], which can say so by name.
+//!
+//! Fields that the CRD schema defaults are not optional here: they take the schema's default when absent, which is
+//! what an API server would have filled in.
 
+pub mod capacitybuffer;
+pub mod duration;
+pub mod ec2nodeclass;
+pub mod labels;
+pub mod nodeclaim;
+pub mod nodeoverlay;
+pub mod nodepool;
+mod object;
+pub mod requirement;
+
+pub use capacitybuffer::CapacityBuffer;
+pub use duration::{GoDuration, NillableDuration};
+pub use ec2nodeclass::EC2NodeClass;
+pub use k8s_openapi::api::core::v1::Taint;
+pub use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+pub use nodeclaim::NodeClaim;
+pub use nodeoverlay::NodeOverlay;
+pub use nodepool::NodePool;
+
+use std::collections::BTreeMap;
+
+/// Resource names to quantities. Integers on the wire are read as their text, which is also how they are written back.
+pub type ResourceList = BTreeMap<String, Quantity>;
