@@ -1,0 +1,153 @@
+//! Lists of quantities by resource name, and the arithmetic of fitting one into another.
+
+use std::collections::BTreeMap;
+
+use crate::quantity::Quantity;
+
+pub const CPU: &str = "cpu";
+pub const MEMORY: &str = "memory";
+pub const PODS: &str = "pods";
+pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+/// The pseudo-resource under which NodePool limits count nodes.
+pub const NODES: &str = "nodes";
+pub const HUGEPAGES_PREFIX: &str = "hugepages-";
+
+/// Quantities by resource name. An absent resource and a zero one differ only where a line below says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Resources(pub BTreeMap<String, Quantity>);
+
+impl Resources {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn get(&self, name: &str) -> Quantity {
+        self.0.get(name).copied().unwrap_or(Quantity::ZERO)
+    }
+
+    pub fn set(&mut self, name: &str, quantity: Quantity) {
+        self.0.insert(name.to_owned(), quantity);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
+        self.0.iter().map(|(name, quantity)| (name.as_str(), *quantity))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        for (name, quantity) in other.iter() {
+            match self.0.get_mut(name) {
+                Some(mine) => *mine += quantity,
+                None => self.set(name, quantity),
+            }
+        }
+    }
+
+    /// Over this list's resources only: what only `other` names is ignored.
+    pub fn minus(&self, other: &Self) -> Self {
+        Self(
+            self.0
+                .iter()
+                .map(|(name, quantity)| (name.clone(), *quantity - other.get(name)))
+                .collect(),
+        )
+    }
+
+    /// Whether `self` can be taken out of `available`: nothing available is negative, not even what nobody asks for,
+    /// and each request is covered, a missing resource counting as zero.
+    pub fn fits(&self, available: &Self) -> bool {
+        available.iter().all(|(_, quantity)| !quantity.is_negative())
+            && self.iter().all(|(name, quantity)| quantity <= available.get(name))
+    }
+
+    /// Element-wise maximum; a resource present in either is present.
+    pub fn max(&mut self, other: &Self) {
+        for (name, quantity) in other.iter() {
+            let larger = self.0.get(name).map_or(quantity, |mine| (*mine).max(quantity));
+            self.set(name, larger);
+        }
+    }
+
+    /// Element-wise minimum; only resources present in both remain.
+    pub fn min(&self, other: &Self) -> Self {
+        let both = self
+            .0
+            .iter()
+            .filter_map(|(name, mine)| Some((name.clone(), (*mine).min(*other.0.get(name)?))));
+        Self(both.collect())
+    }
+
+    pub fn without_zeros(&self) -> Self {
+        Self(
+            self.0
+                .iter()
+                .filter(|(_, quantity)| !quantity.is_zero())
+                .map(|(n, q)| (n.clone(), *q))
+                .collect(),
+        )
+    }
+}
+
+impl<'a> FromIterator<(&'a str, Quantity)> for Resources {
+    fn from_iter<I: IntoIterator<Item = (&'a str, Quantity)>>(items: I) -> Self {
+        Self(
+            items
+                .into_iter()
+                .map(|(name, quantity)| (name.to_owned(), quantity))
+                .collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(items: &[(&str, &str)]) -> Resources {
+        items
+            .iter()
+            .map(|(name, text)| (*name, text.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn fitting_looks_at_every_available_quantity() {
+        // covers: SCH-RES-11
+        for (requests, available, want) in [
+            (list(&[("cpu", "1")]), list(&[("cpu", "1")]), true),
+            (list(&[("cpu", "1001m")]), list(&[("cpu", "1")]), false),
+            (list(&[("cpu", "1")]), list(&[]), false),
+            (list(&[("gpu", "0")]), list(&[("cpu", "1")]), true),
+            (list(&[]), list(&[("memory", "-1")]), false),
+            (list(&[("cpu", "1")]), list(&[("cpu", "1"), ("memory", "-1")]), false),
+        ] {
+            assert_eq!(requests.fits(&available), want, "{requests:?} in {available:?}");
+        }
+    }
+
+    #[test]
+    fn subtraction_keeps_the_left_hand_side_only() {
+        // covers: SCH-RES-12
+        let left = list(&[("cpu", "3"), ("memory", "1Gi")]);
+        assert_eq!(
+            left.minus(&list(&[("cpu", "1"), ("gpu", "4")])),
+            list(&[("cpu", "2"), ("memory", "1Gi")])
+        );
+    }
+
+    #[test]
+    fn maximum_keeps_any_and_minimum_keeps_all() {
+        // covers: SCH-RES-18
+        let (a, b) = (
+            list(&[("cpu", "1"), ("memory", "2Gi")]),
+            list(&[("cpu", "2"), ("gpu", "1")]),
+        );
+        let mut larger = a.clone();
+        larger.max(&b);
+        assert_eq!(larger, list(&[("cpu", "2"), ("memory", "2Gi"), ("gpu", "1")]));
+        assert_eq!(a.min(&b), list(&[("cpu", "1")]));
+    }
+}
