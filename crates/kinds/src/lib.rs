@@ -1,1 +1,17 @@
+//! What Kubernetes 1.36 knows of its built-in kinds, as pure functions and tables.
+//!
+//! ```text
+//!   resources   what is served: groups, versions, names, verbs, subresources
+//!   types       the structs behind the kinds, field by field
+//!   decode      JSON in, the JSON a Go server would store out
+//! ```
+//!
+//! Messages are those of kube-apiserver, because users and their tests read them.
 
+pub mod decode;
+pub mod names;
+pub mod quantity;
+pub mod resources;
+pub mod selector;
+pub mod times;
+pub mod types;

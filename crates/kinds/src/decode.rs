@@ -1,0 +1,358 @@
+//! JSON through a built-in type and back, as a Go server does it: unknown fields fall away (and are told), values of the
+//! wrong type are refused in Go's words, quantities and times take their canonical form, and what is empty is written or
+//! left out as the type's tags say. The result is what the server would store and return.
+
+use serde_json::{Map, Value};
+
+use crate::quantity;
+use crate::times;
+use crate::types::{Field, StructId, Ty, Types};
+
+/// What came out of a decode.
+#[derive(Debug)]
+pub struct Decoded {
+    pub value: Value,
+    /// Unknown fields, as `unknown field "spec.foo"`, in document order.
+    pub strict_errors: Vec<String>,
+}
+
+/// Decodes `value` as the struct `id`. The error is Go's message for the first value of a wrong type.
+pub fn decode(id: StructId, value: Value) -> Result<Decoded, String> {
+    let mut decoder = Decoder {
+        types: Types::get(),
+        strict_errors: Vec::new(),
+        path: Vec::new(),
+    };
+    let value = decoder.structure(id, value, "")?;
+    Ok(Decoded {
+        value,
+        strict_errors: decoder.strict_errors,
+    })
+}
+
+/// The zero value of a struct as it is written.
+pub fn empty(id: StructId) -> Value {
+    decode(id, Value::Object(Map::new()))
+        .map(|decoded| decoded.value)
+        .unwrap_or(Value::Null)
+}
+
+struct Decoder {
+    types: &'static Types,
+    strict_errors: Vec<String>,
+    path: Vec<Step>,
+}
+
+enum Step {
+    Field(&'static str),
+    Index(usize),
+    Key(String),
+}
+
+impl Decoder {
+    fn structure(&mut self, id: StructId, value: Value, parent: &str) -> Result<Value, String> {
+        let structure = self.types.at(id);
+        let object = match value {
+            Value::Object(object) => object,
+            Value::Null => Map::new(),
+            other => return Err(self.mismatch(&other, parent, &self.go_type(&Ty::Struct(id)))),
+        };
+        let mut slots: Vec<Option<Value>> = vec![None; structure.fields.len()];
+        for (name, value) in object {
+            match structure.field(&name) {
+                Some(index) => slots[index] = Some(value),
+                None => {
+                    let at = self.path_to(&name);
+                    self.strict_errors.push(format!("unknown field \"{at}\""));
+                }
+            }
+        }
+        let mut out = Map::new();
+        for (field, slot) in structure.fields.iter().zip(slots) {
+            self.path.push(Step::Field(field.name));
+            let value = self.value(&field.ty, slot.unwrap_or(Value::Null), structure.go_name())?;
+            self.path.pop();
+            if let Some(value) = written(field, value, self.types) {
+                out.insert(field.name.to_owned(), value);
+            }
+        }
+        Ok(Value::Object(out))
+    }
+
+    /// Null stays null here; [`written`] turns it into the type's zero where that is written.
+    fn value(&mut self, ty: &Ty, value: Value, parent: &str) -> Result<Value, String> {
+        if value.is_null() && !matches!(ty, Ty::Struct(_)) {
+            return Ok(Value::Null);
+        }
+        match ty {
+            Ty::Pointer(inner) => self.value(inner, value, parent),
+            Ty::Struct(id) => self.structure(*id, value, parent),
+            Ty::String(_) if value.is_string() => Ok(value),
+            Ty::Bool if value.is_boolean() => Ok(value),
+            Ty::Int32 if value.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => Ok(value),
+            Ty::Int64 if value.is_i64() => Ok(value),
+            Ty::Float if value.is_number() => Ok(value),
+            Ty::Raw => Ok(value),
+            Ty::List(inner) => match value {
+                Value::Array(items) => {
+                    let mut out = Vec::with_capacity(items.len());
+                    for (index, item) in items.into_iter().enumerate() {
+                        self.path.push(Step::Index(index));
+                        let item = self.value(inner, item, parent)?;
+                        out.push(if item.is_null() { zero(inner, self.types) } else { item });
+                        self.path.pop();
+                    }
+                    Ok(Value::Array(out))
+                }
+                other => Err(self.mismatch(&other, parent, &self.go_type(ty))),
+            },
+            Ty::Map(inner) => match value {
+                Value::Object(entries) => {
+                    let mut sorted: Vec<(String, Value)> = entries.into_iter().collect();
+                    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+                    let mut out = Map::with_capacity(sorted.len());
+                    for (key, item) in sorted {
+                        self.path.push(Step::Key(key.clone()));
+                        let item = self.value(inner, item, parent)?;
+                        out.insert(key, if item.is_null() { zero(inner, self.types) } else { item });
+                        self.path.pop();
+                    }
+                    Ok(Value::Object(out))
+                }
+                other => Err(self.mismatch(&other, parent, &self.go_type(ty))),
+            },
+            Ty::Quantity => match &value {
+                Value::String(text) => Ok(Value::String(quantity::canonicalize(text)?)),
+                Value::Number(number) => Ok(Value::String(quantity::canonicalize(&number.to_string())?)),
+                _ => Err(quantity::PATTERN_MESSAGE.to_owned()),
+            },
+            Ty::Time | Ty::MicroTime => {
+                let Value::String(text) = &value else {
+                    return Err(self
+                        .mismatch(&value, "", "string")
+                        .replace("Go struct field .", "Go value of type string"));
+                };
+                if text.is_empty() {
+                    return Ok(Value::Null);
+                }
+                let time = times::parse(text).map_err(|_| times::parse_error(text, matches!(ty, Ty::MicroTime)))?;
+                let text = if matches!(ty, Ty::MicroTime) {
+                    times::micro(time)
+                } else {
+                    times::seconds(time)
+                };
+                Ok(Value::String(text))
+            }
+            Ty::Duration => match value {
+                Value::String(_) => Ok(value),
+                other => Err(self.mismatch(&other, parent, "string")),
+            },
+            Ty::IntOrString => match &value {
+                Value::String(_) => Ok(value),
+                Value::Number(number) if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => Ok(value),
+                other => Err(format!(
+                    "json: cannot unmarshal {} into Go value of type int32",
+                    describe(other)
+                )),
+            },
+            Ty::Bytes => match &value {
+                Value::String(text) => base64_canonical(text).map(Value::String),
+                other => Err(self.mismatch(other, parent, "[]uint8")),
+            },
+            Ty::String(_) | Ty::Bool | Ty::Int32 | Ty::Int64 | Ty::Float => {
+                Err(self.mismatch(&value, parent, &self.go_type(ty)))
+            }
+        }
+    }
+
+    fn mismatch(&self, value: &Value, parent: &str, go_type: &str) -> String {
+        let fields: Vec<&str> = self
+            .path
+            .iter()
+            .filter_map(|step| match step {
+                Step::Field(name) => Some(*name),
+                Step::Index(_) | Step::Key(_) => None,
+            })
+            .collect();
+        if parent.is_empty() {
+            return format!(
+                "json: cannot unmarshal {} into Go value of type {go_type}",
+                describe(value)
+            );
+        }
+        format!(
+            "json: cannot unmarshal {} into Go struct field {parent}.{} of type {go_type}",
+            describe(value),
+            fields.join(".")
+        )
+    }
+
+    fn path_to(&self, name: &str) -> String {
+        let mut out = String::new();
+        for step in &self.path {
+            match step {
+                Step::Field(field) => {
+                    if !out.is_empty() {
+                        out.push('.');
+                    }
+                    out.push_str(field);
+                }
+                Step::Index(index) => out.push_str(&format!("[{index}]")),
+                Step::Key(key) => {
+                    if !out.is_empty() {
+                        out.push('.');
+                    }
+                    out.push_str(key);
+                }
+            }
+        }
+        if !out.is_empty() {
+            out.push('.');
+        }
+        out + name
+    }
+
+    fn go_type(&self, ty: &Ty) -> String {
+        match ty {
+            Ty::String(name) => (*name).to_owned(),
+            Ty::Bool => "bool".into(),
+            Ty::Int32 => "int32".into(),
+            Ty::Int64 => "int64".into(),
+            Ty::Float => "float64".into(),
+            Ty::Quantity => "resource.Quantity".into(),
+            Ty::Time => "v1.Time".into(),
+            Ty::MicroTime => "v1.MicroTime".into(),
+            Ty::Duration => "v1.Duration".into(),
+            Ty::IntOrString => "intstr.IntOrString".into(),
+            Ty::Bytes => "[]uint8".into(),
+            Ty::Raw => "runtime.RawExtension".into(),
+            Ty::Struct(id) => {
+                let mut parts = self.types.at(*id).name.rsplit('.');
+                let name = parts.next().unwrap_or_default();
+                format!("{}.{name}", parts.next().unwrap_or_default())
+            }
+            Ty::List(inner) => format!("[]{}", self.go_type(inner)),
+            Ty::Map(inner) => format!("map[string]{}", self.go_type(inner)),
+            Ty::Pointer(inner) => self.go_type(inner),
+        }
+    }
+}
+
+/// The value as the field's tags have it written, or `None` where it is left out. An empty list or map is none at all:
+/// the server stores protobuf, which cannot tell the two apart.
+fn written(field: &Field, value: Value, types: &'static Types) -> Option<Value> {
+    let empty = match (&field.ty, &value) {
+        (_, Value::Null) => true,
+        (Ty::Pointer(_), _) => false,
+        (Ty::List(_) | Ty::Bytes, Value::Array(items)) => items.is_empty(),
+        (Ty::Map(_), Value::Object(entries)) => entries.is_empty(),
+        (Ty::String(_) | Ty::Bytes, Value::String(text)) => text.is_empty(),
+        (Ty::Bool, Value::Bool(flag)) => !flag,
+        (Ty::Int32 | Ty::Int64, Value::Number(number)) => number.as_i64() == Some(0),
+        (Ty::Float, Value::Number(number)) => number.as_f64() == Some(0.0),
+        (Ty::Struct(_), Value::Object(fields)) => field.omit_zero && fields.is_empty(),
+        _ => false,
+    };
+    if !empty {
+        return Some(value);
+    }
+    // A struct is never "empty" to Go's omitempty, only to omitzero.
+    let is_struct = matches!(
+        field.ty,
+        Ty::Struct(_) | Ty::Time | Ty::MicroTime | Ty::Quantity | Ty::IntOrString | Ty::Duration
+    );
+    let omitted = if is_struct {
+        field.omit_zero
+    } else {
+        field.omit_empty || field.omit_zero
+    };
+    if omitted {
+        return None;
+    }
+    Some(zero(&field.ty, types))
+}
+
+fn zero(ty: &Ty, _types: &'static Types) -> Value {
+    match ty {
+        Ty::String(_) => Value::String(String::new()),
+        Ty::Bool => Value::Bool(false),
+        Ty::Int32 | Ty::Int64 | Ty::Float | Ty::IntOrString => Value::from(0),
+        Ty::Quantity => Value::String("0".into()),
+        Ty::Duration => Value::String("0s".into()),
+        Ty::Struct(id) => empty(*id),
+        Ty::Time | Ty::MicroTime | Ty::Bytes | Ty::Raw | Ty::List(_) | Ty::Map(_) | Ty::Pointer(_) => Value::Null,
+    }
+}
+
+fn describe(value: &Value) -> String {
+    match value {
+        Value::Null => "null".into(),
+        Value::Bool(_) => "bool".into(),
+        Value::Number(number) if number.is_f64() => format!("number {number}"),
+        Value::Number(_) => "number".into(),
+        Value::String(_) => "string".into(),
+        Value::Array(_) => "array".into(),
+        Value::Object(_) => "object".into(),
+    }
+}
+
+/// Go's base64 decoder ignores line breaks and is otherwise strict; what it accepts is written back without them.
+fn base64_canonical(text: &str) -> Result<String, String> {
+    let cleaned: String = text.chars().filter(|c| *c != '\n' && *c != '\r').collect();
+    let illegal = |at: usize| format!("illegal base64 data at input byte {at}");
+    let body = cleaned.trim_end_matches('=');
+    for (at, c) in body.bytes().enumerate() {
+        if !(c.is_ascii_alphanumeric() || c == b'+' || c == b'/') {
+            return Err(illegal(at));
+        }
+    }
+    if !cleaned.len().is_multiple_of(4) || cleaned.len() - body.len() > 2 || body.len() % 4 == 1 {
+        return Err(illegal(cleaned.len() - cleaned.len() % 4));
+    }
+    Ok(cleaned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn kind(api_version: &str, kind: &str) -> StructId {
+        Types::get().kind(api_version, kind).unwrap()
+    }
+
+    #[test]
+    fn empties_are_written_as_go_writes_them() {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {}},
+            "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1000m"}}}], "volumes": []}});
+        let got = decode(kind("v1", "Pod"), pod).unwrap().value;
+        assert_eq!(
+            got,
+            json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"},
+                "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}, "status": {}})
+        );
+    }
+
+    #[test]
+    fn unknown_fields_fall_away_and_are_told() {
+        let got = decode(
+            kind("v1", "Pod"),
+            json!({"spec": {"containers": [{"name": "a", "foo": 1}]}, "bar": 2}),
+        )
+        .unwrap();
+        assert_eq!(
+            got.strict_errors,
+            ["unknown field \"bar\"", "unknown field \"spec.containers[0].foo\""]
+        );
+        assert_eq!(got.value.pointer("/spec/containers/0/foo"), None);
+    }
+
+    #[test]
+    fn wrong_types_are_refused_in_gos_words() {
+        let error = decode(kind("apps/v1", "Deployment"), json!({"spec": {"replicas": "3"}})).unwrap_err();
+        assert_eq!(
+            error,
+            "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"
+        );
+    }
+}
