@@ -16,16 +16,19 @@
 pub mod capacitybuffer;
 pub mod duration;
 pub mod ec2nodeclass;
+pub mod hash;
 pub mod labels;
 pub mod nodeclaim;
 pub mod nodeoverlay;
 pub mod nodepool;
 mod object;
+mod quantity;
 pub mod requirement;
 
 pub use capacitybuffer::CapacityBuffer;
 pub use duration::{GoDuration, NillableDuration};
 pub use ec2nodeclass::EC2NodeClass;
+pub use hash::{EC2NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, ec2nodeclass_hash, nodepool_hash};
 pub use k8s_openapi::api::core::v1::Taint;
 pub use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
