@@ -13,6 +13,7 @@ pub use selectors::{
     SubnetSelectorTerm,
 };
 pub use status::{Ami, CapacityReservation, EC2NodeClassStatus, SecurityGroup, Subnet};
+pub(crate) use status::{DEFAULT_RESERVATION_STATE, DEFAULT_RESERVATION_TYPE};
 
 mod ami_family;
 mod devices;

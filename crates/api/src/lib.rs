@@ -14,9 +14,12 @@
 //! what an API server would have filled in.
 
 pub mod capacitybuffer;
+mod crd;
+mod defaulting;
 pub mod duration;
 pub mod ec2nodeclass;
 pub mod hash;
+mod kind;
 pub mod labels;
 pub mod nodeclaim;
 pub mod nodeoverlay;
@@ -24,17 +27,26 @@ pub mod nodepool;
 mod object;
 mod quantity;
 pub mod requirement;
+mod schema;
+pub mod validation;
+mod yaml;
 
 pub use capacitybuffer::CapacityBuffer;
+pub use crd::{crd, crd_file_name, crd_yaml, crds, crds_yaml};
+pub use defaulting::apply_defaults;
 pub use duration::{GoDuration, NillableDuration};
 pub use ec2nodeclass::EC2NodeClass;
 pub use hash::{EC2NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, ec2nodeclass_hash, nodepool_hash};
 pub use k8s_openapi::api::core::v1::Taint;
 pub use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+pub use kind::Kind;
 pub use nodeclaim::NodeClaim;
 pub use nodeoverlay::NodeOverlay;
 pub use nodepool::NodePool;
+pub use object::{Object, parse};
+pub use validation::{Fault, validate, validate_change, validate_create, validate_update};
+pub use yaml::to_yaml;
 
 use std::collections::BTreeMap;
 

@@ -2,6 +2,12 @@
 //! `k8s_openapi` traits from which kube derives everything else. Written by hand instead of `kube::CustomResource`,
 //! because this crate must not know kube: the planner uses it without a cluster.
 
+use serde_json::Value;
+
+use crate::defaulting::apply_defaults;
+use crate::kind::Kind;
+use crate::validation::{Fault, unknown_fields, validate};
+
 /// Defines the object struct around its spec and status.
 ///
 /// `apiVersion` and `kind` may be absent when reading (the items of a list often lack them); when present they must be
@@ -43,6 +49,10 @@ macro_rules! kubernetes_object {
             fn metadata_mut(&mut self) -> &mut Self::Ty {
                 &mut self.metadata
             }
+        }
+
+        impl crate::object::Object for $name {
+            const KIND_OF_OBJECT: crate::kind::Kind = crate::kind::Kind::$name;
         }
 
         impl serde::Serialize for $name {
@@ -89,5 +99,48 @@ pub(crate) fn must_be<E: serde::de::Error>(field: &str, given: Option<String>, o
     match given {
         Some(text) if text != ours => Err(E::custom(format!("{field} is {text:?}, expected {ours:?}"))),
         _ => Ok(()),
+    }
+}
+
+/// One of our kinds in its type.
+pub trait Object:
+    k8s_openapi::Metadata<Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>
+    + serde::Serialize
+    + serde::de::DeserializeOwned
+{
+    const KIND_OF_OBJECT: Kind;
+
+    fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("our types are plain data with string keys")
+    }
+}
+
+/// Reads an object the way `kubectl apply` would have it read: defaults filled in, then refused if anything is wrong
+/// with it, unknown fields included. Every fault is reported, each with its field.
+pub fn parse<T: Object>(mut object: Value) -> Result<T, Vec<Fault>> {
+    let kind = T::KIND_OF_OBJECT;
+    let unknown = unknown_fields(kind, &object);
+    apply_defaults(kind, &mut object);
+    let mut faults: Vec<Fault> = unknown
+        .into_iter()
+        .map(|field| Fault {
+            field,
+            message: "unknown field".to_owned(),
+        })
+        .collect();
+    faults.extend(validate(kind, &object));
+    match serde_json::from_value(object) {
+        Ok(object) if faults.is_empty() => Ok(object),
+        Ok(_) => Err(faults),
+        Err(error) => {
+            // What the schema already complained about need not be said again in the words of a parser.
+            if faults.is_empty() {
+                faults.push(Fault {
+                    field: String::new(),
+                    message: error.to_string(),
+                });
+            }
+            Err(faults)
+        }
     }
 }
