@@ -2,14 +2,21 @@
 //!
 //! ```text
 //!   patch   a patch and an object in, the patched object out: JSON patch, merge patch, strategic merge patch
+//!   schema  the schema of a custom resource: checks, pruning, defaults, validation
 //!   shape   which lists are keyed, which maps are atomic: of the built-in kinds, and of custom resources
+//!   field   errors about fields, and their paths
 //! ```
 //!
 //! Messages are those of kube-apiserver 1.36, because users and their tests read them.
 
+pub mod field;
 pub mod patch;
+pub mod schema;
 pub mod shape;
 
 mod go;
+mod net;
+mod re2;
 #[cfg(test)]
 mod testing;
+mod time;

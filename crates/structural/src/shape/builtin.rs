@@ -15,7 +15,6 @@ pub fn shapes() -> &'static Shapes {
     &BUILTIN
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::super::{ListRelation, MapRelation, Strategy};
