@@ -51,3 +51,77 @@ pub const EC2NODECLASS_TERMINATION_FINALIZER: &str = "karpenter.k8s.aws/terminat
 // Tags on EC2 objects that users may not set themselves.
 pub const NODECLAIM_TAG: &str = "karpenter.sh/nodeclaim";
 pub const EKS_CLUSTER_NAME_TAG: &str = "eks:eks-cluster-name";
+
+/// The labels whose values instance types and offerings decide. Users may restrict them although they lie in our domains.
+pub const WELL_KNOWN: [&str; 37] = [
+    NODEPOOL,
+    ZONE,
+    REGION,
+    INSTANCE_TYPE,
+    ARCH,
+    OS,
+    CAPACITY_TYPE,
+    WINDOWS_BUILD,
+    ZONE_ID,
+    "karpenter.k8s.aws/capacity-reservation-id",
+    "karpenter.k8s.aws/capacity-reservation-type",
+    "karpenter.k8s.aws/capacity-reservation-interruptible",
+    "karpenter.k8s.aws/instance-hypervisor",
+    "karpenter.k8s.aws/instance-encryption-in-transit-supported",
+    "karpenter.k8s.aws/nitro-sandbox",
+    "karpenter.k8s.aws/instance-category",
+    "karpenter.k8s.aws/instance-capability-flex",
+    "karpenter.k8s.aws/instance-family",
+    "karpenter.k8s.aws/instance-generation",
+    "karpenter.k8s.aws/instance-size",
+    "karpenter.k8s.aws/instance-local-nvme",
+    "karpenter.k8s.aws/instance-cpu",
+    "karpenter.k8s.aws/instance-cpu-manufacturer",
+    "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz",
+    "karpenter.k8s.aws/instance-memory",
+    "karpenter.k8s.aws/instance-ebs-bandwidth",
+    "karpenter.k8s.aws/instance-network-bandwidth",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "karpenter.k8s.aws/instance-gpu-manufacturer",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "karpenter.k8s.aws/instance-gpu-memory",
+    "karpenter.k8s.aws/instance-accelerator-name",
+    "karpenter.k8s.aws/instance-accelerator-manufacturer",
+    "karpenter.k8s.aws/instance-accelerator-count",
+    INSTANCE_TENANCY,
+    "karpenter.k8s.aws/placement-group-id",
+    "karpenter.k8s.aws/placement-group-partition",
+];
+
+/// The key under which older spellings of a label are known today.
+pub fn normalized(key: &str) -> &str {
+    match key {
+        "failure-domain.beta.kubernetes.io/zone" | "topology.ebs.csi.aws.com/zone" => ZONE,
+        "failure-domain.beta.kubernetes.io/region" => REGION,
+        "beta.kubernetes.io/arch" => ARCH,
+        "beta.kubernetes.io/os" => OS,
+        "beta.kubernetes.io/instance-type" => INSTANCE_TYPE,
+        _ => key,
+    }
+}
+
+/// Whether users may not use the key: it lies in one of our domains (or a subdomain of one) and is not well known, or it
+/// is the host name, which the scheduler keeps for itself. Exact, unlike the suffix test at admission.
+pub fn is_restricted(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    let ours = |group: &str| {
+        domain
+            .strip_suffix(group)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    !WELL_KNOWN.contains(&key) && (key == HOSTNAME || ours(GROUP) || ours(AWS_GROUP))
+}
+
+/// The values that make sense for a label, where there are only a few.
+pub fn known_values(key: &str) -> Option<&'static [&'static str]> {
+    match key {
+        CAPACITY_TYPE => Some(&["on-demand", "reserved", "spot"]),
+        INSTANCE_TENANCY => Some(&["dedicated", "default"]),
+        _ => None,
+    }
+}

@@ -26,9 +26,77 @@ pub(crate) fn canonical_volume_size(text: &str) -> String {
     format!("{number}{}", suffixes[step])
 }
 
+/// Whether the text is a quantity, and on which side of zero: `None` for what is not one.
+pub(crate) fn sign(text: &str) -> Option<Sign> {
+    const SUFFIXES: [&str; 16] = [
+        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+    ];
+    let (negative, unsigned) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let well_formed = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() <= 1;
+    if !well_formed || !(SUFFIXES.contains(&suffix) || is_exponent(suffix)) {
+        return None;
+    }
+    let zero = number.bytes().all(|b| matches!(b, b'0' | b'.'));
+    Some(match (zero, negative) {
+        (true, _) => Sign::Zero,
+        (false, true) => Sign::Negative,
+        (false, false) => Sign::Positive,
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    Negative,
+    Zero,
+    Positive,
+}
+
+fn is_exponent(suffix: &str) -> bool {
+    let Some(exponent) = suffix.strip_prefix(['e', 'E']) else {
+        return false;
+    };
+    let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantities_have_a_sign_and_other_text_has_none() {
+        for (text, want) in [
+            ("0", Some(Sign::Zero)),
+            ("-0.0Gi", Some(Sign::Zero)),
+            ("1", Some(Sign::Positive)),
+            ("+1.5", Some(Sign::Positive)),
+            (".5m", Some(Sign::Positive)),
+            ("5.", Some(Sign::Positive)),
+            ("100Mi", Some(Sign::Positive)),
+            ("1E", Some(Sign::Positive)),
+            ("1e-3", Some(Sign::Positive)),
+            ("-2k", Some(Sign::Negative)),
+            ("", None),
+            ("-", None),
+            (".", None),
+            ("1.2.3", None),
+            ("1K", None),
+            ("1e", None),
+            ("1 Gi", None),
+            ("vcpus * 10", None),
+            ("5%", None),
+        ] {
+            assert_eq!(sign(text), want, "{text:?}");
+        }
+    }
 
     #[test]
     fn volume_sizes_take_their_largest_whole_suffix() {
