@@ -1,1 +1,35 @@
+//! What EC2 facts mean: which instance types there are, what a node of each offers pods, and at what price.
+//!
+//! ```text
+//!   folder ─▶ text ──┐
+//!   builtin ─────────┼─▶ Catalogue ─┐
+//!   EC2Client ───────┘              ├─▶ instance_types() ─▶ Vec<InstanceType> ─▶ scheduler, listing
+//!   EC2NodeClass ─▶ NodeClassFacts ─┤     requirements, capacity, overhead,
+//!   settings, circumstances ────────┘     fit, offerings
+//! ```
+//!
+//! Pure, but for `catalogue::folder`, which reads files: no SDK, no clock, no environment.
 
+pub mod capacity;
+pub mod catalogue;
+pub mod circumstances;
+pub mod family;
+mod fit;
+pub mod instance_types;
+mod kubelet;
+pub mod labels;
+pub mod listing;
+pub mod nodeclass;
+mod offerings;
+mod overhead;
+mod requirements;
+pub mod settings;
+mod zones;
+
+pub use catalogue::Catalogue;
+pub use circumstances::Circumstances;
+pub use family::AmiFamily;
+pub use instance_types::{InstanceTypesError, Place, instance_types, resolve};
+pub use labels::vocabulary;
+pub use nodeclass::NodeClassFacts;
+pub use settings::Ec2Settings;
