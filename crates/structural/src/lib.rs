@@ -4,6 +4,7 @@
 //!   patch   a patch and an object in, the patched object out: JSON patch, merge patch, strategic merge patch
 //!   schema  the schema of a custom resource: checks, pruning, defaults, validation
 //!   shape   which lists are keyed, which maps are atomic: of the built-in kinds, and of custom resources
+//!   strict  reading JSON, with the fields that are unknown or come twice
 //!   field   errors about fields, and their paths
 //! ```
 //!
@@ -13,6 +14,7 @@ pub mod field;
 pub mod patch;
 pub mod schema;
 pub mod shape;
+pub mod strict;
 
 mod go;
 mod net;
