@@ -29,7 +29,7 @@ pub use budget::disruption_budget;
 pub use daemon_set::{daemon_set, limits_stand_in_for_requests};
 pub use intern::Interner;
 pub use node::{node, provider_id};
-pub use pod::pod;
+pub use pod::{claims, pod};
 pub use pool::pool;
 pub use requests::effective_requests;
 pub use resources::resource_list;

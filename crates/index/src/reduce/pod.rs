@@ -126,7 +126,8 @@ fn host_ports(spec: &core_v1::PodSpec, at: &Path<'_>, faults: &mut Faults) -> Ve
     found
 }
 
-fn claims(spec: &core_v1::PodSpec, pod: &str) -> Vec<Arc<str>> {
+/// The claims a pod of this name uses; generic ephemeral volumes have one made after the pod.
+pub fn claims(spec: &core_v1::PodSpec, pod: &str) -> Vec<Arc<str>> {
     let claim = |volume: &core_v1::Volume| -> Option<Arc<str>> {
         match (&volume.persistent_volume_claim, &volume.ephemeral) {
             (Some(source), _) => Some(source.claim_name.as_str().into()),

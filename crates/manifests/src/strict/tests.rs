@@ -1,0 +1,66 @@
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use super::*;
+
+fn faults(spec: Value) -> Vec<String> {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec});
+    match read_strictly::<Pod>(pod) {
+        Ok(_) => Vec::new(),
+        Err(faults) => faults.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn unknown_fields_are_faults_wherever_they_are() {
+    let spec = json!({"containrs": [], "containers": [{"name": "c", "resources": {"request": {}}}]});
+    assert_eq!(
+        faults(spec),
+        [
+            "spec.containrs: unknown field",
+            "spec.containers[0].resources.request: unknown field"
+        ]
+    );
+}
+
+#[test]
+fn wrong_types_are_told_all_at_once() {
+    let spec =
+        json!({"containers": [{"name": 5}, {"name": "c", "ports": [{"containerPort": "http"}]}], "priority": "high"});
+    let seen = faults(spec);
+    assert_eq!(seen.len(), 3, "{seen:#?}");
+    assert!(
+        seen[0].starts_with("spec.containers[0].name: invalid type"),
+        "{}",
+        seen[0]
+    );
+    assert!(
+        seen[1].starts_with("spec.containers[1].ports[0].containerPort: invalid type"),
+        "{}",
+        seen[1]
+    );
+    assert!(seen[2].starts_with("spec.priority: invalid type"), "{}", seen[2]);
+}
+
+#[test]
+fn numbers_are_quantities() {
+    let pod = json!({"metadata": {}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": 1, "memory": 0.5}}}]}});
+    let pod: Pod = read_strictly(pod).unwrap();
+    let spec = pod.spec.unwrap();
+    let requests = spec.containers[0]
+        .resources
+        .as_ref()
+        .unwrap()
+        .requests
+        .as_ref()
+        .unwrap();
+    assert_eq!(
+        (requests["cpu"].0.as_str(), requests["memory"].0.as_str()),
+        ("1", "0.5")
+    );
+}
+
+#[test]
+fn nulls_are_absent() {
+    assert!(faults(json!({"containers": [], "affinity": null, "tolerations": null})).is_empty());
+}

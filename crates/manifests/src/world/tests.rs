@@ -1,0 +1,482 @@
+use karpenter_core::node::Stage;
+use karpenter_core::pod::Phase;
+use karpenter_core::storage::BindingMode;
+
+use super::*;
+
+fn source(name: &str, text: &str) -> Source {
+    Source {
+        name: name.into(),
+        bytes: text.as_bytes().to_vec(),
+    }
+}
+
+fn load_all(sources: Vec<Source>) -> Result<Loaded, Vec<InputFault>> {
+    let none = |_: &Value| Ok(Arc::from([]));
+    load(
+        sources,
+        Options {
+            now: "2026-01-02T00:00:00Z".parse().unwrap(),
+            settings: Settings::default(),
+            vocabulary: Arc::new(Vocabulary::kubernetes()),
+            instance_types: &mut { none },
+        },
+    )
+}
+
+fn world(text: &str) -> World {
+    match load_all(vec![source("w.yaml", text)]) {
+        Ok(loaded) => loaded.world,
+        Err(faults) => panic!("{faults:#?}"),
+    }
+}
+
+fn faults(text: &str) -> Vec<String> {
+    let faults = load_all(vec![source("w.yaml", text)]).expect_err("bad input");
+    faults.iter().map(ToString::to_string).collect()
+}
+
+const POOL: &str = "
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: node
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot]}]
+";
+
+#[test]
+fn workloads_become_pods_in_the_order_of_the_input() {
+    let world = world(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {name: first, namespace: a}
+spec: {containers: [{name: c, image: i}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: a}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 2}, requests: {memory: 1Gi}}}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: job}
+spec: {parallelism: 5, completions: 1, template: {spec: {containers: [{name: c, image: i}], restartPolicy: Never}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: last, creationTimestamp: '2025-01-01T00:00:00Z'}
+spec: {containers: [{name: c, image: i}], nodeName: n1}
+",
+    );
+    let seen: Vec<_> = world
+        .pods
+        .iter()
+        .map(|pod| (pod.key(), pod.created.to_string()))
+        .collect();
+    let want = [
+        ("a/first", "2026-01-01T00:00:00Z"),
+        ("a/web-0", "2026-01-01T00:00:01Z"),
+        ("a/web-1", "2026-01-01T00:00:02Z"),
+        ("default/job-0", "2026-01-01T00:00:03Z"),
+        ("default/last", "2025-01-01T00:00:00Z"),
+    ];
+    assert_eq!(seen, want.map(|(name, time)| (name.to_owned(), time.to_owned())));
+    assert_eq!(
+        world.pods[1].shape.requests.get("cpu"),
+        "2".parse().unwrap(),
+        "a limit stands in for a request"
+    );
+    assert!(Arc::ptr_eq(&world.pods[1].shape, &world.pods[2].shape));
+    assert_ne!(world.pods[1].uid, world.pods[2].uid);
+    assert_eq!(world.pods[0].scheduled_reason.as_deref(), Some("Unschedulable"));
+    assert_eq!(
+        (world.pods[4].phase, world.pods[4].scheduled_reason.as_deref()),
+        (Phase::Running, None)
+    );
+    assert_eq!(world.namespaces["a"]["kubernetes.io/metadata.name"], "a");
+    assert_eq!(world.workload_selectors.len(), 1, "a Job has no selector that spreads");
+}
+
+#[test]
+fn a_workload_whose_pods_are_there_is_not_expanded_again() {
+    let pod = |owner: &str, kind: &str, labels: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p-{owner}, labels: {labels}, ownerReferences: [{{apiVersion: apps/v1, \
+             kind: {kind}, name: {owner}, uid: u, controller: true}}]}}\nspec: {{containers: []}}\n"
+        )
+    };
+    let workload = |kind: &str, name: &str, owner: &str| {
+        format!(
+            "---\napiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: {name}{owner}}}\nspec: {{replicas: 3, selector: {{}}, \
+             template: {{spec: {{containers: []}}}}}}\n"
+        )
+    };
+    let owned = ", ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: d, controller: true}]";
+    for (name, text, want) in [
+        (
+            "by template hash",
+            workload("Deployment", "web", "") + &pod("web-abc", "ReplicaSet", "{pod-template-hash: abc}"),
+            1,
+        ),
+        (
+            "by its ReplicaSet",
+            workload("Deployment", "web", "") + &workload("ReplicaSet", "odd", owned) + &pod("odd", "ReplicaSet", "{}"),
+            1,
+        ),
+        (
+            "only once",
+            workload("Deployment", "web", "") + &workload("ReplicaSet", "odd", owned),
+            3,
+        ),
+        (
+            "somebody else's pod",
+            workload("Deployment", "web", "") + &pod("other-abc", "ReplicaSet", "{pod-template-hash: abc}"),
+            4,
+        ),
+        (
+            "ReplicaSet",
+            workload("ReplicaSet", "rs", "") + &pod("rs", "ReplicaSet", "{}"),
+            1,
+        ),
+        (
+            "StatefulSet",
+            workload("StatefulSet", "db", "") + &pod("db", "StatefulSet", "{}"),
+            1,
+        ),
+    ] {
+        assert_eq!(world(&text).pods.len(), want, "{name}");
+    }
+}
+
+#[test]
+fn a_stateful_set_brings_its_claims() {
+    let world = world(
+        "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: a}
+spec:
+  serviceName: db
+  replicas: 2
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: i}], volumes: [{name: s, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: fast}}}}]}}
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-db-1, namespace: a}
+spec: {volumeName: pv-1, storageClassName: slow}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: gp3, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}
+provisioner: ebs.csi.aws.com
+",
+    );
+    let claims: Vec<Vec<&str>> = world
+        .pods
+        .iter()
+        .map(|pod| pod.claims.iter().map(|claim| &**claim).collect())
+        .collect();
+    assert_eq!(claims, [["db-0-s", "data-db-0"], ["db-1-s", "data-db-1"]]);
+    let claim = |name: &str| &world.storage.claims[&("a".into(), name.into())];
+    assert_eq!(claim("data-db-0").class.as_deref(), Some("gp3"), "the default class");
+    assert_eq!(
+        claim("data-db-1").class.as_deref(),
+        Some("slow"),
+        "a given claim counts first"
+    );
+    assert_eq!(
+        claim("db-0-s").class.as_deref(),
+        Some("fast"),
+        "made for an ephemeral volume"
+    );
+    assert_eq!(world.storage.classes["gp3"].binding, BindingMode::Immediate);
+}
+
+#[test]
+fn priorities_and_limit_ranges_apply_wherever_they_stand() {
+    let world = world(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: a}
+spec: {priorityClassName: high, runtimeClassName: vm, containers: [{name: c, image: i, resources: {limits: {cpu: 3}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: q, namespace: b}
+spec: {priorityClassName: system-node-critical, containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: r, namespace: b}
+spec: {containers: [{name: c, image: i}]}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 1000
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: usual}
+value: 5
+globalDefault: true
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: l, namespace: a}
+spec: {limits: [{type: Container, defaultRequest: {cpu: 100m}, default: {memory: 256Mi}, max: {ephemeral-storage: 1Gi}}, {type: Pod, max: {cpu: 9}}]}
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: vm}
+handler: vm
+overhead: {podFixed: {cpu: 250m}}
+scheduling: {nodeSelector: {kind: vm}, tolerations: [{key: vm, operator: Exists}]}
+",
+    );
+    let shape = &world.pods[0].shape;
+    assert_eq!(shape.priority, 1000);
+    assert_eq!(
+        shape.requests.get("cpu"),
+        "3250m".parse().unwrap(),
+        "limit, then overhead; the range comes too late"
+    );
+    assert_eq!(shape.requests.get("memory"), "256Mi".parse().unwrap());
+    assert_eq!(shape.requests.get("ephemeral-storage"), "1Gi".parse().unwrap());
+    assert_eq!(shape.node_selector["kind"], "vm");
+    assert_eq!(shape.tolerations[0].key, "vm");
+    assert_eq!(world.pods[1].shape.priority, 2_000_001_000);
+    assert_eq!(world.pods[2].shape.priority, 5);
+    assert!(
+        !world.pods[2].shape.requests.0.contains_key("memory"),
+        "another namespace's range"
+    );
+}
+
+#[test]
+fn nodes_are_ready_and_have_claims_unless_told_otherwise() {
+    let nodes = "
+---
+apiVersion: v1
+kind: Node
+metadata: {name: ours, labels: {karpenter.sh/nodepool: default, topology.kubernetes.io/zone: z}}
+spec: {taints: [{key: k, effect: NoSchedule}]}
+status: {allocatable: {cpu: 4}, capacity: {cpu: 4}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: starting, labels: {karpenter.sh/nodepool: default, karpenter.sh/registered: 'true', node.kubernetes.io/instance-type: t}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: foreign}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: orphan, labels: {karpenter.sh/nodepool: gone}}
+---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {name: coming, labels: {karpenter.sh/nodepool: default}}
+spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}, requirements: []}
+status: {capacity: {cpu: 2}, allocatable: {cpu: 2}}
+---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {name: own-claim, labels: {karpenter.sh/nodepool: default}}
+spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}, requirements: []}
+status: {nodeName: ours}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSINode
+metadata: {name: ours}
+spec: {drivers: [{name: d, nodeID: n1, allocatable: {count: 3}}]}
+";
+    let world = world(&(POOL.to_owned() + nodes));
+    let seen: Vec<_> = world
+        .nodes
+        .iter()
+        .map(|node| (&*node.name, node.claim.as_deref(), node.stage, node.has_node))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("ours", Some("own-claim"), Stage::Initialized, true),
+            ("starting", Some("starting"), Stage::Registered, true),
+            ("foreign", None, Stage::Unmanaged, true),
+            ("orphan", None, Stage::Unmanaged, true),
+            ("coming", Some("coming"), Stage::Launched, false),
+        ]
+    );
+    assert_eq!(world.nodes[0].provider_id.as_deref(), Some("aws:///z/ours"));
+    assert_eq!(world.nodes[0].labels["kubernetes.io/hostname"], "ours");
+    assert_eq!(world.nodes[0].volume_limits["d"], 3);
+    assert_eq!(world.pools.len(), 1);
+}
+
+#[test]
+fn budgets_without_status_are_computed() {
+    let pods: String = (0..4)
+        .map(|i| {
+            let node = if i < 3 { "nodeName: n1, " } else { "" };
+            format!("---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{i}, labels: {{app: mine}}}}\nspec: {{{node}containers: []}}\n")
+        })
+        .collect();
+    let budget = |spec: &str| {
+        let text =
+            format!("{pods}---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: b}}\n{spec}\n");
+        world(&text).disruption_budgets[0].disruptions_allowed
+    };
+    assert_eq!(
+        budget("spec: {maxUnavailable: 2, selector: {matchLabels: {app: mine}}}"),
+        1,
+        "3 of 4 run, 2 must"
+    );
+    assert_eq!(budget("spec: {minAvailable: 50%, selector: {}}"), 1);
+    assert_eq!(budget("spec: {minAvailable: 1, selector: {matchLabels: {app: other}}}"), 0);
+    assert_eq!(
+        budget("spec: {maxUnavailable: 1, selector: {}}\nstatus: {observedGeneration: 1, disruptionsAllowed: 7}"),
+        7
+    );
+}
+
+#[test]
+fn every_fault_of_a_run_is_told_with_its_place() {
+    let text = "
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec: {containers: [{name: c, image: i, resouces: {}, resources: {requests: {cpu: lots}}}], priority: high, nodeSelector: [x]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: b}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1x}}}]}
+---
+{broken
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec: {selector: {}, template: {spec: {containers: [{name: c, image: i, resources: {requests: {memory: 1x}}}]}}}
+---
+apiVersion: policy/v1beta1
+kind: PodDisruptionBudget
+metadata: {name: old}
+---
+kind: Pod
+metadata: {name: x}
+---
+apiVersion: v1
+kind: Pod
+metadata: {}
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: p}
+spec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: none}, requirements: [{key: a, operator: Like}]}}}
+";
+    let seen = faults(text);
+    let expect = [
+        "w.yaml: document 1: Pod default/a: spec.containers[0].resouces: unknown field",
+        "w.yaml: document 1: Pod default/a: spec.priority: invalid type: string \"high\", expected i32",
+        "w.yaml: document 1: Pod default/a: spec.nodeSelector: invalid type: sequence, expected a map",
+        "w.yaml: document 2: Pod default/b: spec.containers[0].resources.requests.cpu: \"1x\" is not a quantity",
+        "w.yaml: document 3: line",
+        "w.yaml: document 5: PodDisruptionBudget: apiVersion: policy/v1beta1 is not a version we read; policy/v1 is",
+        "w.yaml: document 6: apiVersion: is missing",
+        "w.yaml: document 7: Pod: metadata.name: is missing",
+        "w.yaml: document 8: NodePool p: spec.template.spec.requirements[0].operator",
+        "w.yaml: document 4: Deployment default/d: spec.template.spec.containers[0].resources.requests.memory: \"1x\" is not",
+    ];
+    for (line, start) in seen.iter().zip(expect) {
+        assert!(line.starts_with(start), "{line}\n{start}");
+    }
+    assert_eq!(seen.len(), expect.len(), "{seen:#?}");
+}
+
+#[test]
+fn a_pool_without_its_node_class_is_bad_input() {
+    let pool = POOL.split("---").nth(1).unwrap();
+    let seen = faults(pool);
+    assert_eq!(
+        seen,
+        [
+            "w.yaml: document 1: NodePool default: spec.template.spec.nodeClassRef.name: there is no EC2NodeClass default in the input"
+        ]
+    );
+}
+
+#[test]
+fn pools_that_may_not_grow_are_passed_over_with_a_note() {
+    let with = |extra: &str| load_all(vec![source("w.yaml", &(POOL.to_owned() + extra))]).unwrap();
+    let used = with("");
+    assert_eq!((used.world.pools.len(), used.node_pools.len()), (1, 1));
+    let condition = "  conditions: [{type: Ready, status: 'False', reason: Why, message: '', lastTransitionTime: '2026-01-01T00:00:00Z'}]";
+    for (extra, why) in [
+        ("  replicas: 3\n".to_owned(), "static"),
+        (format!("status:\n{condition}\n"), "not ready (Why)"),
+    ] {
+        let loaded = with(&extra);
+        assert!(loaded.world.pools.is_empty(), "{extra}");
+        assert!(loaded.notes.iter().any(|note| note.contains(why)), "{:?}", loaded.notes);
+    }
+}
+
+#[test]
+fn other_kinds_and_repetitions_are_noted() {
+    let text = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: c}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec: {containers: []}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: default}
+spec: {containers: []}
+";
+    let loaded = load_all(vec![source("w.yaml", text)]).unwrap();
+    assert_eq!(loaded.world.pods.len(), 1);
+    assert!(
+        loaded
+            .notes
+            .iter()
+            .any(|note| note.starts_with("skipped 1 v1 ConfigMap")),
+        "{:?}",
+        loaded.notes
+    );
+    assert!(
+        loaded
+            .notes
+            .iter()
+            .any(|note| note.contains("Pod default/a is given more than once")),
+        "{:?}",
+        loaded.notes
+    );
+}
