@@ -98,8 +98,13 @@ impl Walk {
                     self.fault(Path::Field(&path, name), "required");
                 }
                 for (name, schema) in properties {
-                    if let Some(child) = map.get(*name) {
-                        self.visit(schema, child, Path::Field(&path, name));
+                    match map.get(*name) {
+                        Some(child) => self.visit(schema, child, Path::Field(&path, name)),
+                        // Every object needs a name, hence metadata.
+                        None if matches!(schema.shape, Shape::Metadata) => {
+                            self.fault(Path::Field(&Path::Field(&path, name), "name"), "required");
+                        }
+                        None => {}
                     }
                 }
             }
