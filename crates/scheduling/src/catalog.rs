@@ -1,0 +1,179 @@
+//! Instance types as tables: for each requirement the set of types it leaves, for each way of buying the types sold so.
+
+use std::sync::Arc;
+
+use karpenter_core::labels::{CAPACITY_TYPE, RESERVED};
+use karpenter_core::{InstanceType, MicroUsd};
+use rustc_hash::FxHashMap;
+
+use crate::bits::Bits;
+use crate::terms::{KeyId, ReqId, SetId, Terms};
+
+/// One node class's types, compiled once and shared by the pools that use it.
+pub(crate) struct Catalog {
+    pub(crate) types: Arc<[Arc<InstanceType>]>,
+    /// For each key, the types that share a requirement on it. A type without the key is in no group.
+    by_key: FxHashMap<KeyId, Vec<(ReqId, Bits)>>,
+    pub(crate) profiles: Vec<Profile>,
+    masks: FxHashMap<(KeyId, ReqId), Arc<Bits>>,
+    usable: FxHashMap<SetId, Arc<Usable>>,
+}
+
+/// One way of buying: a zone, a capacity type and whatever else distinguishes offerings, over all types sold so.
+pub(crate) struct Profile {
+    pub(crate) set: SetId,
+    pub(crate) zone: Option<Arc<str>>,
+    pub(crate) capacity_type: Option<Arc<str>>,
+    pub(crate) reservation: Option<Arc<str>>,
+    pub(crate) available: Bits,
+    /// By type; `UNKNOWN` where the type is not available this way.
+    pub(crate) prices: Vec<MicroUsd>,
+}
+
+/// What a requirement set leaves of a catalogue.
+pub(crate) struct Usable {
+    /// Types whose requirements can be reconciled with the set.
+    pub(crate) by_requirements: Bits,
+    /// Profiles a claim with this set may be bought in.
+    pub(crate) profiles: Vec<usize>,
+    /// Types available in at least one of them.
+    pub(crate) offered: Bits,
+    /// Both.
+    pub(crate) types: Bits,
+}
+
+impl Catalog {
+    pub(crate) fn new(types: Arc<[Arc<InstanceType>]>, terms: &mut Terms) -> Self {
+        let count = types.len();
+        let mut by_key: FxHashMap<KeyId, Vec<(ReqId, Bits)>> = FxHashMap::default();
+        let mut group_at: FxHashMap<(KeyId, ReqId), usize> = FxHashMap::default();
+        let mut profiles: Vec<Profile> = Vec::new();
+        let mut profile_at: FxHashMap<SetId, usize> = FxHashMap::default();
+        for (index, kind) in types.iter().enumerate() {
+            for (key, requirement) in kind.requirements.iter() {
+                let (key, req) = (terms.key(key), terms.req(requirement));
+                let groups = by_key.entry(key).or_default();
+                let at = *group_at.entry((key, req)).or_insert_with(|| {
+                    groups.push((req, Bits::zeros(count)));
+                    groups.len() - 1
+                });
+                groups[at].1.insert(index);
+            }
+            for offering in &kind.offerings {
+                let set = terms.set(&offering.requirements);
+                let at = *profile_at.entry(set).or_insert_with(|| {
+                    profiles.push(Profile {
+                        set,
+                        zone: offering.zone(),
+                        capacity_type: offering.capacity_type(),
+                        reservation: offering.reservation.as_ref().map(|r| r.id.clone()),
+                        available: Bits::zeros(count),
+                        prices: vec![MicroUsd::UNKNOWN; count],
+                    });
+                    profiles.len() - 1
+                });
+                if offering.available {
+                    profiles[at].available.insert(index);
+                    let price = &mut profiles[at].prices[index];
+                    *price = (*price).min(offering.price);
+                }
+            }
+        }
+        Self {
+            types,
+            by_key,
+            profiles,
+            masks: FxHashMap::default(),
+            usable: FxHashMap::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Types that either do not define the key or can be reconciled with the requirement on it.
+    fn mask(&mut self, key: KeyId, req: ReqId, terms: &mut Terms) -> Arc<Bits> {
+        if let Some(mask) = self.masks.get(&(key, req)) {
+            return mask.clone();
+        }
+        let mut excluded = Bits::zeros(self.len());
+        for (theirs, types) in self.by_key.get(&key).into_iter().flatten() {
+            if !terms.reconcilable(*theirs, req) {
+                excluded.or(types);
+            }
+        }
+        let mut mask = Bits::full(self.len());
+        mask.and_not(&excluded);
+        let mask = Arc::new(mask);
+        self.masks.insert((key, req), mask.clone());
+        mask
+    }
+
+    pub(crate) fn usable(&mut self, set: SetId, terms: &mut Terms) -> Arc<Usable> {
+        if let Some(usable) = self.usable.get(&set) {
+            return usable.clone();
+        }
+        let mut by_requirements = Bits::full(self.len());
+        for (key, req) in terms.entries(set).clone().iter() {
+            if self.by_key.contains_key(key) {
+                by_requirements.and(&self.mask(*key, *req, terms));
+            }
+        }
+        let mut offered = Bits::zeros(self.len());
+        let mut profiles = Vec::new();
+        for (index, profile) in self.profiles.iter().enumerate() {
+            if terms.compatible(set, profile.set, true) {
+                profiles.push(index);
+                offered.or(&profile.available);
+            }
+        }
+        let mut types = by_requirements.clone();
+        types.and(&offered);
+        let usable = Arc::new(Usable {
+            by_requirements,
+            profiles,
+            offered,
+            types,
+        });
+        self.usable.insert(set, usable.clone());
+        usable
+    }
+
+    /// The requirements types have on a key, with the types that have each.
+    pub(crate) fn groups(&self, key: KeyId) -> &[(ReqId, Bits)] {
+        self.by_key.get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The cheapest way to buy a type within the given profiles.
+    pub(crate) fn cheapest(&self, kind: usize, profiles: &[usize]) -> MicroUsd {
+        profiles
+            .iter()
+            .map(|profile| self.profiles[*profile].prices[kind])
+            .min()
+            .unwrap_or(MicroUsd::UNKNOWN)
+    }
+
+    pub(crate) fn has_reservations(&self) -> bool {
+        self.profiles
+            .iter()
+            .any(|p| p.capacity_type.as_deref() == Some(RESERVED))
+    }
+
+    /// How many distinct values the given types declare for a key.
+    pub(crate) fn distinct_values(&self, key: KeyId, types: &Bits, terms: &Terms) -> usize {
+        let groups = self.groups(key).iter().filter(|(_, of)| of.intersects(types));
+        let values: std::collections::BTreeSet<&Arc<str>> = groups
+            .flat_map(|(req, _)| terms.requirement(*req).values.iter())
+            .collect();
+        values.len()
+    }
+
+    pub(crate) fn is_reserved(&self, profile: usize) -> bool {
+        self.profiles[profile].capacity_type.as_deref() == Some(RESERVED)
+    }
+
+    pub(crate) fn capacity_type_key(terms: &mut Terms) -> KeyId {
+        terms.key(CAPACITY_TYPE)
+    }
+}

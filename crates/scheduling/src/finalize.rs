@@ -1,0 +1,166 @@
+//! From assembled claims to the plan: prices, labels, and what is written to the NodeClaims.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, Labels, REGISTERED, RESERVED};
+use karpenter_core::plan::NewNode;
+use karpenter_core::settings::MinValuesPolicy;
+use karpenter_core::{Requirement, Requirements, Resources};
+
+use crate::bits::Bits;
+use crate::launch::LISTED;
+use crate::problem::Problem;
+use crate::state::{Claim, State};
+use crate::template::short_of_min_values;
+use crate::terms::{KeyId, SetId};
+
+/// A claim that its cut type list no longer lets launch.
+pub(crate) struct Discarded {
+    pub(crate) pods: Vec<usize>,
+    pub(crate) pool: usize,
+    pub(crate) keys: Vec<KeyId>,
+}
+
+impl Problem<'_> {
+    /// Claims become new nodes; those whose cut list misses minValues are given up with all their pods.
+    pub(crate) fn new_nodes(&mut self, state: &State) -> (Vec<NewNode>, Vec<Discarded>) {
+        let (mut nodes, mut discarded) = (Vec::new(), Vec::new());
+        for claim in state.claims.iter().filter(|claim| !claim.pods.is_empty()) {
+            match self.new_node(claim) {
+                Ok(node) => nodes.push(node),
+                Err(keys) => discarded.push(Discarded {
+                    pods: claim.pods.iter().map(|(pod, _)| *pod).collect(),
+                    pool: self.templates[claim.template].pool,
+                    keys,
+                }),
+            }
+        }
+        (nodes, discarded)
+    }
+
+    fn new_node(&mut self, claim: &Claim) -> Result<NewNode, Vec<KeyId>> {
+        let (catalog, pool) = (
+            self.templates[claim.template].catalog,
+            self.templates[claim.template].pool,
+        );
+        let set = self.final_set(claim);
+        let priced = self.by_price(catalog, set, &claim.types);
+        let types: Vec<usize> = priced.iter().take(LISTED).map(|(_, kind)| *kind).collect();
+        if self.world.settings.min_values == MinValuesPolicy::Strict {
+            let short = short_of_min_values(
+                set,
+                &types.iter().copied().collect(),
+                &self.catalogs[catalog],
+                &self.terms,
+            );
+            if !short.is_empty() {
+                return Err(short.into_iter().map(|(key, _)| key).collect());
+            }
+        }
+        let launch = self
+            .launch(catalog, set, &types)
+            .expect("a claim keeps only types with an offering for it");
+        let (requirements, labels) = self.written(claim, set, &types);
+        Ok(NewNode {
+            pool,
+            pods: claim.pods.iter().map(|(pod, _)| self.pods[*pod].index).collect(),
+            requirements,
+            labels,
+            requests: self.requests(claim),
+            instance_types: types,
+            min_values_relaxed: claim.min_values_relaxed,
+            reservations: claim.reserved.iter().cloned().collect(),
+            launch,
+        })
+    }
+
+    /// A claim that holds reservations launches into those and nothing else.
+    fn final_set(&mut self, claim: &Claim) -> SetId {
+        if claim.reserved.is_empty() {
+            return claim.set;
+        }
+        let mut set = self.terms.to_requirements(claim.set);
+        set.0.insert(Arc::from(CAPACITY_TYPE), Requirement::one(RESERVED));
+        if let Some(label) = self.world.vocabulary.reservation_id.clone() {
+            set.add(&label, Requirement::one_of(claim.reserved.iter().map(|id| &**id)));
+        }
+        self.terms.set(&set)
+    }
+
+    /// What the NodeClaim's requirements and labels will be.
+    fn written(&mut self, claim: &Claim, set: SetId, types: &[usize]) -> (Requirements, Labels) {
+        let catalog = self.templates[claim.template].catalog;
+        let mut requirements = self.terms.to_requirements(set);
+        for key in [HOSTNAME, REGISTERED, INITIALIZED] {
+            requirements.0.remove(key);
+        }
+        let min_values = requirements
+            .0
+            .get(INSTANCE_TYPE)
+            .and_then(|requirement| requirement.min_values);
+        let of = &self.catalogs[catalog].types;
+        let names = Requirement::one_of(types.iter().map(|kind| &*of[*kind].name));
+        requirements
+            .0
+            .insert(Arc::from(INSTANCE_TYPE), Requirement { min_values, ..names });
+        let mut capacity_types: Vec<Arc<str>> = Vec::new();
+        let chosen: Bits = types.iter().copied().collect();
+        let usable = self.catalogs[catalog].usable(set, &mut self.terms);
+        for profile in usable.profiles.iter().map(|at| &self.catalogs[catalog].profiles[*at]) {
+            if profile.available.intersects(&chosen) {
+                capacity_types.extend(profile.capacity_type.clone());
+            }
+        }
+        if !capacity_types.is_empty() {
+            let min_values = requirements
+                .0
+                .get(CAPACITY_TYPE)
+                .and_then(|requirement| requirement.min_values);
+            let listed = Requirement::one_of(capacity_types.iter().map(|name| &**name));
+            requirements
+                .0
+                .insert(Arc::from(CAPACITY_TYPE), Requirement { min_values, ..listed });
+        }
+        let words = &self.world.vocabulary;
+        let pool = &self.world.pools[self.templates[claim.template].pool];
+        let mut labels: Labels = pool.labels.clone();
+        labels.insert(karpenter_core::labels::NODEPOOL.to_owned(), pool.name.to_string());
+        labels.insert(pool.node_class_label.0.to_string(), pool.node_class_label.1.to_string());
+        for (key, requirement) in requirements.iter() {
+            if !words.is_well_known(key) && !words.is_restricted(key) && !labels.contains_key(key) {
+                if let Some(value) = requirement.pick() {
+                    labels.insert(key.to_owned(), value.to_string());
+                }
+            }
+        }
+        (requirements, labels)
+    }
+
+    /// Pods, and the least that daemons will take on any of the claim's types.
+    fn requests(&self, claim: &Claim) -> Resources {
+        let mut requests = Resources::new();
+        for (pod, _) in &claim.pods {
+            requests.add(&self.classes[self.pods[*pod].class].shape.requests);
+        }
+        let template = &self.templates[claim.template];
+        let mut least: Option<Resources> = None;
+        let mut seen: BTreeMap<Vec<usize>, ()> = BTreeMap::new();
+        for kind in claim.types.iter() {
+            let daemons: Vec<usize> = template.daemons[kind].iter().collect();
+            if seen.insert(daemons.clone(), ()).is_some() {
+                continue;
+            }
+            let mut overhead = Resources::new();
+            daemons
+                .iter()
+                .for_each(|daemon| overhead.add(&self.daemons[*daemon].shape.requests));
+            least = Some(match least {
+                None => overhead,
+                Some(least) => least.min(&overhead),
+            });
+        }
+        requests.add(&least.unwrap_or_default());
+        requests
+    }
+}

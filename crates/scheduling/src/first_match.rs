@@ -1,0 +1,226 @@
+//! The reference's order: largest pods first, existing nodes before open claims before new ones, and the first target
+//! that accepts wins. Price plays no part.
+
+use std::collections::VecDeque;
+
+use karpenter_core::plan::Reason;
+
+use crate::bits::Ones;
+use crate::place::{Reserving, Verdict, View};
+use crate::problem::Problem;
+use crate::state::State;
+
+/// Where the pods of a pass ended up; claims and nodes are in the state.
+pub(crate) struct Outcome {
+    /// Pods of `Problem::pods` without a place, in queue order.
+    pub(crate) left: Vec<(usize, Missed)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// Worked out when somebody asks.
+    NoTarget,
+    DevicesIgnored,
+    Deferred,
+}
+
+impl Missed {
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::NoTarget => None,
+            Self::DevicesIgnored => Some(Reason::DevicesIgnored),
+            Self::Deferred => Some(Reason::ReservedCapacityDeferred),
+        }
+    }
+}
+
+enum Attempt {
+    Placed,
+    Failed,
+    Deferred,
+}
+
+/// Tries every pod until a full cycle places none.
+pub(crate) fn solve(problem: &mut Problem<'_>, state: &mut State, queue: &[usize], reserving: Reserving) -> Outcome {
+    let mut waiting: VecDeque<usize> = queue.iter().copied().collect();
+    let mut missed: Vec<Option<Missed>> = vec![None; problem.pods.len()];
+    // The queue's length when each pod was last put back: seeing it unchanged means a cycle without progress.
+    let mut length_when_queued: Vec<usize> = vec![usize::MAX; problem.pods.len()];
+    while let Some(pod) = waiting.pop_front() {
+        if length_when_queued[pod] == waiting.len() + 1 {
+            waiting.push_front(pod);
+            break;
+        }
+        match place(problem, state, pod, reserving) {
+            Ok(()) => missed[pod] = None,
+            Err(why) => {
+                missed[pod] = Some(why);
+                waiting.push_back(pod);
+                length_when_queued[pod] = waiting.len();
+            }
+        }
+    }
+    let left = queue
+        .iter()
+        .filter_map(|pod| missed[*pod].take().map(|why| (*pod, why)))
+        .collect();
+    Outcome { left }
+}
+
+/// One attempt: as the pod is, then with one soft constraint after the other given up.
+pub(crate) fn place(
+    problem: &mut Problem<'_>,
+    state: &mut State,
+    pod: usize,
+    reserving: Reserving,
+) -> Result<(), Missed> {
+    let class = problem.pods[pod].class;
+    if problem.world.settings.ignore_device_requests && problem.classes[class].wants_devices {
+        return Err(Missed::DevicesIgnored);
+    }
+    for variant in 0..problem.classes[class].variants.len() {
+        match attempt(problem, state, pod, variant, reserving) {
+            Attempt::Placed => return Ok(()),
+            Attempt::Deferred => return Err(Missed::Deferred),
+            Attempt::Failed => {}
+        }
+    }
+    Err(Missed::NoTarget)
+}
+
+fn attempt(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant: usize, reserving: Reserving) -> Attempt {
+    let class = problem.pods[pod].class;
+    if problem.classes[class].variants[variant].contradiction.is_some() {
+        return Attempt::Failed;
+    }
+    if on_existing(problem, state, pod, variant) {
+        return Attempt::Placed;
+    }
+    match on_open_claim(problem, state, pod, variant, reserving) {
+        Attempt::Failed => on_new_claim(problem, state, pod, variant, reserving),
+        done => done,
+    }
+}
+
+fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant: usize) -> bool {
+    if problem.nodes.is_empty() {
+        return false;
+    }
+    let class = problem.pods[pod].class;
+    let form = &problem.classes[class].variants[variant];
+    let (set, tolerations) = (form.set, form.tolerations.clone());
+    let mut nodes = crate::bits::Bits::clone(&problem.node_index.satisfying(set, &mut problem.terms));
+    nodes.and(&problem.node_index.tolerated(&tolerations));
+    if let Some(refused) = state.refused.get(&(class, 0)) {
+        nodes.and_not(&refused.nodes);
+    }
+    if nodes.is_empty() {
+        return false;
+    }
+    let hosts = problem.hosts(state, class, variant);
+    nodes.and_not(&hosts.without_nodes);
+    if let Some(only) = &hosts.nodes {
+        nodes.and(only);
+    }
+    problem.keep_acceptable_nodes(state, class, variant, &mut nodes);
+    for node in nodes.iter().collect::<Vec<_>>() {
+        if problem.node_takes(state, node, pod) {
+            problem.put_on_node(state, node, (pod, variant));
+            return true;
+        }
+        // Room, ports and attachments only shrink. Attachments are each pod's own, so those say nothing of the class.
+        if !problem.classes[class].has_claims {
+            state.refused.entry((class, 0)).or_default().nodes.insert(node);
+        }
+    }
+    false
+}
+
+/// Fewest pods first, then the claim that was opened first.
+fn on_open_claim(
+    problem: &mut Problem<'_>,
+    state: &mut State,
+    pod: usize,
+    variant: usize,
+    reserving: Reserving,
+) -> Attempt {
+    let class = problem.pods[pod].class;
+    let hosts = problem.hosts(state, class, variant);
+    let mut skip = hosts.without_claims.clone();
+    if let Some(refused) = state.refused.get(&(class, variant)) {
+        skip.or(&refused.claims);
+    }
+    let mut views: Vec<Option<View>> = vec![None; state.shapes.len()];
+    let mut deferred = false;
+    for count in 1..state.by_count.len() {
+        for at in 0..state.by_count[count].words().len() {
+            let only = hosts.claims.as_ref().map_or(u64::MAX, |only| only.word(at));
+            loop {
+                let word = state.by_count[count].word(at) & !skip.word(at) & only;
+                let Some(bit) = Ones(word).next() else { break };
+                let index = at * 64 + bit;
+                let shape = state.shape_of(index);
+                if views[shape].is_none() {
+                    let (template, set) = (state.shapes[shape].template, state.shapes[shape].set);
+                    match problem.view(state, class, variant, template, set) {
+                        Some(view) => views[shape] = Some(view),
+                        None => {
+                            skip.or(&state.shapes[shape].claims);
+                            continue;
+                        }
+                    }
+                }
+                let view = views[shape].as_ref().expect("it was just made");
+                match problem.judge(state, &state.claims[index], class, view, reserving, false) {
+                    Verdict::Fits { set, types, reserved } => {
+                        problem.put_on_claim(state, index, (pod, variant), set, types, reserved);
+                        return Attempt::Placed;
+                    }
+                    Verdict::RefusedForGood => state.refused.entry((class, variant)).or_default().claims.insert(index),
+                    Verdict::Refused => {}
+                    Verdict::Deferred => deferred = true,
+                }
+                skip.insert(index);
+            }
+        }
+    }
+    let _ = deferred; // another claim or a new one may still serve the pod
+    Attempt::Failed
+}
+
+/// Template by template; a deferral stops the search, so that a lighter pool does not take what a reservation will serve.
+fn on_new_claim(
+    problem: &mut Problem<'_>,
+    state: &mut State,
+    pod: usize,
+    variant: usize,
+    reserving: Reserving,
+) -> Attempt {
+    let class = problem.pods[pod].class;
+    if !problem.hosts(state, class, variant).new_allowed {
+        return Attempt::Failed;
+    }
+    for template in 0..problem.templates.len() {
+        let Some(view) = problem.view(state, class, variant, template, problem.templates[template].base) else {
+            continue;
+        };
+        let Ok(mut claim) = problem.fresh_claim(state, template) else {
+            continue;
+        };
+        match problem.judge(state, &claim, class, &view, reserving, true) {
+            Verdict::Fits { set, types, reserved } => {
+                claim.min_values_relaxed = !view.narrowed.contains(&set);
+                let charged = problem.worst_capacity(template, &types);
+                let index = state.open(claim);
+                if problem.templates[template].is_limited() {
+                    state.charge(template, &charged);
+                }
+                problem.put_on_claim(state, index, (pod, variant), set, types, reserved);
+                return Attempt::Placed;
+            }
+            Verdict::Deferred => return Attempt::Deferred,
+            Verdict::Refused | Verdict::RefusedForGood => {}
+        }
+    }
+    Attempt::Failed
+}

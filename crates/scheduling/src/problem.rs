@@ -1,0 +1,185 @@
+//! A world compiled into small integers: templates, nodes, classes of equal pods, topology groups.
+
+use std::sync::Arc;
+
+use karpenter_core::labels::{HOSTNAME, ZONE};
+use karpenter_core::plan::LeftOver;
+use karpenter_core::ports::HostPort;
+use karpenter_core::taints::Effect;
+use karpenter_core::{InstanceType, PodShape, Resources, World};
+use rustc_hash::FxHashMap;
+
+use crate::admit;
+use crate::bits::Bits;
+use crate::catalog::Catalog;
+use crate::classes::{Class, Classes};
+use crate::columns::{Amounts, ResId, ResourceNames};
+use crate::daemons::{self, Daemon};
+use crate::domains::Domains;
+use crate::existing::{self, ExistingNode, NodeIndex};
+use crate::groups::{GroupId, Groups};
+use crate::template::{self, Dropped, Template};
+use crate::terms::Terms;
+
+pub(crate) struct Problem<'w> {
+    pub(crate) world: &'w World,
+    pub(crate) terms: Terms,
+    pub(crate) names: ResourceNames,
+    pub(crate) catalogs: Vec<Catalog>,
+    /// In the order in which they are tried.
+    pub(crate) templates: Vec<Template>,
+    /// Pools without a template, in the same order.
+    pub(crate) dropped: Vec<(usize, Dropped)>,
+    pub(crate) daemons: Vec<Daemon>,
+    /// Targets, in the order in which they are tried.
+    pub(crate) nodes: Vec<ExistingNode>,
+    pub(crate) node_index: NodeIndex,
+    pub(crate) classes: Vec<Class>,
+    /// In the order in which they are tried.
+    pub(crate) pods: Vec<PendingPod>,
+    pub(crate) groups: Groups,
+    pub(crate) domains: Domains,
+    pub(crate) ignored: Vec<LeftOver>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingPod {
+    /// In `World::pods`.
+    pub(crate) index: usize,
+    pub(crate) class: usize,
+}
+
+impl<'w> Problem<'w> {
+    pub(crate) fn compile(world: &'w World) -> Self {
+        let mut terms = Terms::new(world.vocabulary.clone());
+        let mut names = ResourceNames::new();
+        // Every key a group can be about has its id before anything else, so that lookups never miss.
+        terms.key(HOSTNAME);
+        terms.key(ZONE);
+        let admitted = admit::admit(world);
+        let daemons = daemons::compile(world, &mut terms, &mut names);
+        let mut catalogs = compile_catalogs(world, &mut terms);
+        let soft_taints = world.pools.iter().any(|pool| has_soft(&pool.taints))
+            || world.nodes.iter().any(|node| !node.deleting && has_soft(&node.taints));
+
+        let mut groups = Groups::default();
+        let mut classes = Classes::new(world, soft_taints);
+        let mut pods: Vec<PendingPod> = Vec::with_capacity(admitted.pods.len());
+        for index in &admitted.pods {
+            let class = classes.class_of(*index, &mut terms, &mut names, &mut groups);
+            pods.push(PendingPod { index: *index, class });
+        }
+        let (mut classes, bound) = classes.finish(&admitted.pods, &mut terms, &mut groups);
+        sort_queue(&mut pods, &classes, world);
+
+        let order = template::order(world);
+        let mut templates = Vec::new();
+        let mut dropped = Vec::new();
+        for limit in world.pools.iter().flat_map(|pool| pool.limits.iter()) {
+            names.id(limit.0);
+        }
+        let room: Vec<Vec<Amounts>> = catalogs
+            .iter()
+            .map(|(_, c)| allocatable(&c.types, &mut names))
+            .collect();
+        for pool in order {
+            let key = Arc::as_ptr(&world.pools[pool].instance_types) as *const Arc<InstanceType>;
+            let at = catalogs
+                .iter()
+                .position(|(of, _)| *of == key)
+                .expect("every pool's types were compiled");
+            let mut c = template::Compiled {
+                world,
+                terms: &mut terms,
+                names: &mut names,
+                daemons: &daemons,
+                allocatable: &room[at],
+            };
+            match template::compile(&mut c, pool, at, &mut catalogs[at].1) {
+                Ok(template) => templates.push(template),
+                Err(why) => dropped.push((pool, why)),
+            }
+        }
+        let mut catalogs: Vec<Catalog> = catalogs.into_iter().map(|(_, catalog)| catalog).collect();
+        let nodes = existing::compile(world, &daemons, &mut terms, &mut names);
+        let node_index = NodeIndex::new(&nodes, &terms);
+        let domains = Domains::new(world, &groups, &nodes, &bound, &mut catalogs, &mut terms);
+        for class in &mut classes {
+            for variant in &mut class.variants {
+                variant.templates = (0..templates.len())
+                    .filter(|t| {
+                        karpenter_core::taints::untolerated(&templates[*t].taints, &variant.tolerations).is_none()
+                    })
+                    .collect();
+            }
+        }
+        Self {
+            world,
+            terms,
+            names,
+            catalogs,
+            templates,
+            dropped,
+            daemons,
+            nodes,
+            node_index,
+            classes,
+            pods,
+            groups,
+            domains,
+            ignored: admitted.ignored,
+        }
+    }
+
+    pub(crate) fn group_is_hostname(&self, id: GroupId) -> bool {
+        self.groups.get(id).is_hostname()
+    }
+}
+
+fn has_soft(taints: &[karpenter_core::Taint]) -> bool {
+    taints.iter().any(|taint| taint.effect == Effect::PreferNoSchedule)
+}
+
+type Catalogs = Vec<(*const Arc<InstanceType>, Catalog)>;
+
+/// Pools that share a node class share its types, and those are compiled once.
+fn compile_catalogs(world: &World, terms: &mut Terms) -> Catalogs {
+    let mut catalogs: Catalogs = Vec::new();
+    for pool in &world.pools {
+        let key = Arc::as_ptr(&pool.instance_types) as *const Arc<InstanceType>;
+        if !catalogs.iter().any(|(of, _)| *of == key) {
+            catalogs.push((key, Catalog::new(pool.instance_types.clone(), terms)));
+        }
+    }
+    catalogs
+}
+
+fn allocatable(types: &[Arc<InstanceType>], names: &mut ResourceNames) -> Vec<Amounts> {
+    types.iter().map(|kind| names.amounts(&kind.allocatable())).collect()
+}
+
+/// CPU descending, memory descending, then oldest first, then by UID.
+fn sort_queue(pods: &mut [PendingPod], classes: &[Class], world: &World) {
+    let size = |class: usize, resource: u32| classes[class].requests.get(ResId(resource));
+    pods.sort_by(|a, b| {
+        let (cpu, memory) = (
+            size(b.class, 0).cmp(&size(a.class, 0)),
+            size(b.class, 1).cmp(&size(a.class, 1)),
+        );
+        cpu.then(memory).then_with(|| {
+            let (a, b) = (&world.pods[a.index], &world.pods[b.index]);
+            (a.created, &a.uid).cmp(&(b.created, &b.uid))
+        })
+    });
+}
+
+/// What a type can hold, in the names of the problem.
+pub(crate) fn requests_of(shape: &PodShape) -> &Resources {
+    &shape.requests
+}
+
+/// Free ports and node sets are compared by value; equal lists are kept once.
+pub(crate) type Ports = Arc<[HostPort]>;
+
+/// Bits of nodes by a key of anything.
+pub(crate) type NodeMasks<K> = FxHashMap<K, Arc<Bits>>;

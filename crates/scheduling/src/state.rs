@@ -1,0 +1,448 @@
+//! What changes while a pass is solved, and how to take it back.
+//!
+//! Every change goes through [`State`] and leaves an entry in its log; [`State::rollback`] undoes the newest ones. So a
+//! what-if costs the pods it moves, not the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use karpenter_core::ports::HostPort;
+use rustc_hash::FxHashMap;
+
+use crate::bits::Bits;
+use crate::columns::{Amount, Amounts};
+use crate::groups::{GroupId, Kind};
+use crate::problem::Problem;
+use crate::terms::SetId;
+
+/// A NodeClaim being assembled. It stands for all its remaining instance types at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) template: usize,
+    pub(crate) set: SetId,
+    pub(crate) types: Bits,
+    /// Of the pods alone.
+    pub(crate) total: Amounts,
+    /// In `Problem::pods`, with the variant in which each was accepted.
+    pub(crate) pods: Vec<(usize, usize)>,
+    pub(crate) ports: Vec<HostPort>,
+    /// Reservations it holds a unit of.
+    pub(crate) reserved: BTreeSet<Arc<str>>,
+    pub(crate) min_values_relaxed: bool,
+}
+
+/// An existing node as the pass fills it.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeState {
+    pub(crate) free: Amounts,
+    pub(crate) ports: Vec<HostPort>,
+    pub(crate) volumes: Volumes,
+    pub(crate) pods: Vec<(usize, usize)>,
+}
+
+/// Claims in use, by driver.
+pub(crate) type Volumes = BTreeMap<Arc<str>, BTreeSet<(Arc<str>, Arc<str>)>>;
+
+/// Matching pods by domain, and for the hostname by target, with the hosts that are over a threshold as sets.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupState {
+    /// By domain; unused for the hostname.
+    pub(crate) domains: Vec<u32>,
+    pub(crate) nodes: HostCounts,
+    pub(crate) claims: HostCounts,
+    /// Domains (or hosts anywhere) with at least one match.
+    pub(crate) populated: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostCounts {
+    counts: Vec<u32>,
+    /// At least one.
+    pub(crate) some: Bits,
+    /// As many as the skew allows: one more of a pod that counts itself is too many.
+    pub(crate) full: Bits,
+    /// More than the skew allows.
+    pub(crate) over: Bits,
+}
+
+impl HostCounts {
+    pub(crate) fn get(&self, host: usize) -> u32 {
+        self.counts.get(host).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, host: usize, count: u32, max_skew: i64) {
+        if host >= self.counts.len() {
+            self.counts.resize(host + 1, 0);
+        }
+        self.counts[host] = count;
+        let mark = |bits: &mut Bits, on: bool| if on { bits.insert(host) } else { bits.remove(host) };
+        mark(&mut self.some, count > 0);
+        mark(&mut self.full, i64::from(count) >= max_skew);
+        mark(&mut self.over, i64::from(count) > max_skew);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    Domain(usize),
+    Node(usize),
+    Claim(usize),
+}
+
+#[derive(Clone)]
+pub(crate) struct State {
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) nodes: Vec<NodeState>,
+    pub(crate) groups: Vec<GroupState>,
+    /// What is left of each template's limits, in the order of `Template::limits`.
+    pub(crate) limits: Vec<Vec<Amount>>,
+    pub(crate) node_limits: Vec<Option<i64>>,
+    pub(crate) reservations: BTreeMap<Arc<str>, u32>,
+    /// Claims by number of pods.
+    pub(crate) by_count: Vec<Bits>,
+    /// Claims that look the same: template and requirements.
+    pub(crate) shapes: Vec<Shape>,
+    shape_ids: FxHashMap<(usize, SetId), usize>,
+    shape_of: Vec<usize>,
+    /// By class and variant: targets that refused it for a reason that does not go away.
+    pub(crate) refused: FxHashMap<(usize, usize), Refused>,
+    log: Vec<Undo>,
+    max_skew: Vec<i64>,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Refused {
+    pub(crate) nodes: Bits,
+    pub(crate) claims: Bits,
+}
+
+#[derive(Clone)]
+pub(crate) struct Shape {
+    pub(crate) template: usize,
+    pub(crate) set: SetId,
+    pub(crate) claims: Bits,
+}
+
+#[derive(Clone)]
+enum Undo {
+    Count {
+        group: usize,
+        slot: Slot,
+    },
+    Opened,
+    Claim {
+        index: usize,
+        before: Box<Before>,
+    },
+    Node {
+        index: usize,
+        free: Amounts,
+        ports: usize,
+        volumes: Option<Volumes>,
+    },
+    Limits {
+        template: usize,
+        before: Vec<Amount>,
+        nodes: Option<i64>,
+    },
+    Reservations {
+        before: BTreeMap<Arc<str>, u32>,
+    },
+}
+
+/// A claim as it was before its newest pod.
+#[derive(Clone)]
+struct Before {
+    set: SetId,
+    types: Bits,
+    total: Amounts,
+    ports: usize,
+    reserved: BTreeSet<Arc<str>>,
+}
+
+/// What a pod changes on the claim that takes it.
+pub(crate) struct Joining {
+    pub(crate) pod: (usize, usize),
+    pub(crate) set: SetId,
+    pub(crate) types: Bits,
+    pub(crate) reserved: BTreeSet<Arc<str>>,
+}
+
+impl State {
+    pub(crate) fn new(problem: &Problem<'_>) -> Self {
+        let nodes = problem.nodes.iter().map(|node| NodeState {
+            free: node.free.clone(),
+            ports: node.ports.clone(),
+            volumes: node.volumes.clone(),
+            pods: Vec::new(),
+        });
+        let max_skew: Vec<i64> = problem
+            .groups
+            .all
+            .iter()
+            .map(|group| if group.kind == Kind::Spread { group.max_skew } else { 1 })
+            .collect();
+        let groups = problem.domains.groups.iter().zip(&max_skew).map(|(group, max_skew)| {
+            let mut hosts = HostCounts::default();
+            let (mut domains, mut populated) = (Vec::new(), group.elsewhere);
+            populated += group.counts.iter().filter(|count| **count > 0).count() as u32;
+            match group.table {
+                Some(_) => domains = group.counts.clone(),
+                None => group
+                    .counts
+                    .iter()
+                    .enumerate()
+                    .for_each(|(host, count)| hosts.set(host, *count, *max_skew)),
+            }
+            GroupState {
+                domains,
+                nodes: hosts,
+                claims: HostCounts::default(),
+                populated,
+            }
+        });
+        Self {
+            claims: Vec::new(),
+            nodes: nodes.collect(),
+            groups: groups.collect(),
+            limits: problem
+                .templates
+                .iter()
+                .map(|t| t.limits.iter().map(|(_, left)| *left).collect())
+                .collect(),
+            node_limits: problem.templates.iter().map(|t| t.node_limit).collect(),
+            reservations: reservations(problem),
+            by_count: Vec::new(),
+            shapes: Vec::new(),
+            shape_ids: FxHashMap::default(),
+            shape_of: Vec::new(),
+            refused: FxHashMap::default(),
+            log: Vec::new(),
+            max_skew,
+        }
+    }
+
+    pub(crate) fn mark(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Takes back everything since the mark.
+    pub(crate) fn rollback(&mut self, mark: usize) {
+        while self.log.len() > mark {
+            match self.log.pop().expect("the log is longer than the mark") {
+                Undo::Count { group, slot } => self.change_count(group, slot, -1),
+                Undo::Opened => {
+                    let index = self.claims.len() - 1;
+                    self.unindex(index);
+                    self.claims.pop();
+                    self.shape_of.pop();
+                    self.forgive_claim(index);
+                }
+                Undo::Claim { index, before } => {
+                    self.unindex(index);
+                    let claim = &mut self.claims[index];
+                    claim.pods.pop();
+                    claim.ports.truncate(before.ports);
+                    (claim.set, claim.types, claim.total, claim.reserved) =
+                        (before.set, before.types, before.total, before.reserved);
+                    self.index(index);
+                    self.forgive_claim(index);
+                }
+                Undo::Node {
+                    index,
+                    free,
+                    ports,
+                    volumes,
+                } => {
+                    let node = &mut self.nodes[index];
+                    node.free = free;
+                    node.ports.truncate(ports);
+                    node.pods.pop();
+                    if let Some(volumes) = volumes {
+                        node.volumes = volumes;
+                    }
+                    self.refused
+                        .values_mut()
+                        .for_each(|refused| refused.nodes.remove(index));
+                }
+                Undo::Limits {
+                    template,
+                    before,
+                    nodes,
+                } => {
+                    self.limits[template] = before;
+                    self.node_limits[template] = nodes;
+                }
+                Undo::Reservations { before } => self.reservations = before,
+            }
+        }
+    }
+
+    /// A refusal was for good only as long as the claim could not become roomier.
+    fn forgive_claim(&mut self, index: usize) {
+        self.refused
+            .values_mut()
+            .for_each(|refused| refused.claims.remove(index));
+    }
+
+    pub(crate) fn count(&mut self, group: GroupId, slot: Slot) {
+        self.change_count(group.0 as usize, slot, 1);
+        self.log.push(Undo::Count {
+            group: group.0 as usize,
+            slot,
+        });
+    }
+
+    fn change_count(&mut self, group: usize, slot: Slot, by: i32) {
+        let (state, max_skew) = (&mut self.groups[group], self.max_skew[group]);
+        let before = match slot {
+            Slot::Domain(at) => state.domains[at],
+            Slot::Node(at) => state.nodes.get(at),
+            Slot::Claim(at) => state.claims.get(at),
+        };
+        let after = before
+            .checked_add_signed(by)
+            .expect("a count is taken back only after it was made");
+        match slot {
+            Slot::Domain(at) => state.domains[at] = after,
+            Slot::Node(at) => state.nodes.set(at, after, max_skew),
+            Slot::Claim(at) => state.claims.set(at, after, max_skew),
+        }
+        match (before, after) {
+            (0, 1) => state.populated += 1,
+            (1, 0) => state.populated -= 1,
+            _ => {}
+        }
+    }
+
+    pub(crate) fn open(&mut self, claim: Claim) -> usize {
+        let index = self.claims.len();
+        self.claims.push(claim);
+        self.shape_of.push(0);
+        self.index(index);
+        self.log.push(Undo::Opened);
+        index
+    }
+
+    pub(crate) fn join(&mut self, index: usize, joining: Joining, requests: &Amounts, ports: &[HostPort]) {
+        self.unindex(index);
+        let claim = &mut self.claims[index];
+        let mut total = claim.total.clone();
+        total.add(requests);
+        let before = Before {
+            set: std::mem::replace(&mut claim.set, joining.set),
+            types: std::mem::replace(&mut claim.types, joining.types),
+            total: std::mem::replace(&mut claim.total, total),
+            ports: claim.ports.len(),
+            reserved: std::mem::replace(&mut claim.reserved, joining.reserved),
+        };
+        claim.ports.extend_from_slice(ports);
+        claim.pods.push(joining.pod);
+        self.log.push(Undo::Claim {
+            index,
+            before: Box::new(before),
+        });
+        self.index(index);
+    }
+
+    pub(crate) fn occupy(
+        &mut self,
+        index: usize,
+        pod: (usize, usize),
+        requests: &Amounts,
+        ports: &[HostPort],
+        claims: Vec<(Arc<str>, (Arc<str>, Arc<str>))>,
+    ) {
+        let node = &mut self.nodes[index];
+        let volumes = (!claims.is_empty()).then(|| node.volumes.clone());
+        self.log.push(Undo::Node {
+            index,
+            free: node.free.clone(),
+            ports: node.ports.len(),
+            volumes,
+        });
+        node.free.subtract(requests);
+        node.ports.extend_from_slice(ports);
+        for (driver, claim) in claims {
+            node.volumes.entry(driver).or_default().insert(claim);
+        }
+        node.pods.push(pod);
+    }
+
+    pub(crate) fn charge(&mut self, template: usize, capacity: &[Amount]) {
+        let before = self.limits[template].clone();
+        self.log.push(Undo::Limits {
+            template,
+            before,
+            nodes: self.node_limits[template],
+        });
+        self.limits[template]
+            .iter_mut()
+            .zip(capacity)
+            .for_each(|(left, amount)| *left -= amount);
+        self.node_limits[template] = self.node_limits[template].map(|left| left - 1);
+    }
+
+    /// Moves units between what is free and what the claim holds.
+    pub(crate) fn reserve(&mut self, held: &BTreeSet<Arc<str>>, wanted: &BTreeSet<Arc<str>>) {
+        if held == wanted {
+            return;
+        }
+        self.log.push(Undo::Reservations {
+            before: self.reservations.clone(),
+        });
+        for id in wanted.difference(held) {
+            let left = self.reservations.get_mut(id).filter(|left| **left > 0);
+            *left.expect("a unit is taken only where one is left") -= 1;
+        }
+        for id in held.difference(wanted) {
+            *self.reservations.get_mut(id).expect("a held reservation is known") += 1;
+        }
+    }
+
+    fn index(&mut self, index: usize) {
+        let claim = &self.claims[index];
+        let key = (claim.template, claim.set);
+        let next = self.shapes.len();
+        let shape = *self.shape_ids.entry(key).or_insert(next);
+        if shape == next {
+            self.shapes.push(Shape {
+                template: key.0,
+                set: key.1,
+                claims: Bits::new(),
+            });
+        }
+        self.shapes[shape].claims.insert(index);
+        self.shape_of[index] = shape;
+        let count = claim.pods.len();
+        if count >= self.by_count.len() {
+            self.by_count.resize(count + 1, Bits::new());
+        }
+        self.by_count[count].insert(index);
+    }
+
+    fn unindex(&mut self, index: usize) {
+        self.shapes[self.shape_of[index]].claims.remove(index);
+        self.by_count[self.claims[index].pods.len()].remove(index);
+    }
+
+    pub(crate) fn shape_of(&self, claim: usize) -> usize {
+        self.shape_of[claim]
+    }
+}
+
+/// Several offerings with one id draw from the smallest count.
+fn reservations(problem: &Problem<'_>) -> BTreeMap<Arc<str>, u32> {
+    let mut units: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+    if problem.world.settings.reserved_capacity {
+        let types = problem.catalogs.iter().flat_map(|catalog| catalog.types.iter());
+        for reservation in types
+            .flat_map(|kind| &kind.offerings)
+            .filter_map(|offering| offering.reservation.as_ref())
+        {
+            let left = units.entry(reservation.id.clone()).or_insert(reservation.remaining);
+            *left = (*left).min(reservation.remaining);
+        }
+    }
+    units
+}
