@@ -17,12 +17,14 @@ mod document;
 mod gather;
 mod identity;
 mod kinds;
+mod raw;
 pub mod source;
 mod strict;
 mod workload;
 mod world;
 
 pub use document::Place;
+pub use raw::{RawObject, raw_objects};
 pub use source::{Source, SourceError, read_sources};
 pub use strict::read_strictly;
 pub use world::{InstanceTypesOf, Loaded, Options, load};

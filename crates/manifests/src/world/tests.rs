@@ -354,7 +354,10 @@ fn budgets_without_status_are_computed() {
         "3 of 4 run, 2 must"
     );
     assert_eq!(budget("spec: {minAvailable: 50%, selector: {}}"), 1);
-    assert_eq!(budget("spec: {minAvailable: 1, selector: {matchLabels: {app: other}}}"), 0);
+    assert_eq!(
+        budget("spec: {minAvailable: 1, selector: {matchLabels: {app: other}}}"),
+        0
+    );
     assert_eq!(
         budget("spec: {maxUnavailable: 1, selector: {}}\nstatus: {observedGeneration: 1, disruptionsAllowed: 7}"),
         7
