@@ -9,9 +9,16 @@
 //! Messages are those of kube-apiserver, because users and their tests read them.
 
 pub mod decode;
+pub mod defaults;
+pub mod fielderror;
 pub mod names;
+pub mod pods;
+pub mod printers;
 pub mod quantity;
 pub mod resources;
+pub mod selectable;
 pub mod selector;
+pub mod strategy;
 pub mod times;
 pub mod types;
+pub mod validate;

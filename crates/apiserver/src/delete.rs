@@ -1,0 +1,344 @@
+//! Deletion: preconditions, grace, finalizers, propagation.
+
+use std::sync::Arc;
+
+use karpenter_kinds::fielderror::FieldError;
+use karpenter_kinds::times;
+use serde_json::{Value, json};
+
+use crate::admission::{self, Attributes, Operation};
+use crate::error::ApiError;
+use crate::gc;
+use crate::history::Verb;
+use crate::input;
+use crate::registry::Served;
+use crate::request::{Request, User};
+use crate::state::State;
+use crate::store::Object;
+use crate::write::Place;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace: Option<i64>,
+    pub(crate) policy: Option<Policy>,
+    /// The old spelling of the policy.
+    pub(crate) orphan_dependents: Option<bool>,
+    pub(crate) uid: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+impl DeleteOptions {
+    /// From the body if there is one, from the query otherwise.
+    pub(crate) fn parse(request: &Request) -> Result<Self, ApiError> {
+        if !request.body.is_empty() {
+            let (body, _) = input::parse(request)?;
+            return Self::from_value(&body);
+        }
+        let query = &request.query;
+        let mut value = json!({});
+        if let Some(grace) = query.integer("gracePeriodSeconds")? {
+            value["gracePeriodSeconds"] = Value::from(grace);
+        }
+        if let Some(policy) = query.get("propagationPolicy") {
+            value["propagationPolicy"] = Value::from(policy);
+        }
+        if query.get("orphanDependents").is_some() {
+            value["orphanDependents"] = Value::from(query.flag("orphanDependents"));
+        }
+        let dry_run: Vec<&str> = query.all("dryRun").collect();
+        if !dry_run.is_empty() {
+            value["dryRun"] = Value::from(dry_run);
+        }
+        Self::from_value(&value)
+    }
+
+    pub(crate) fn from_value(value: &Value) -> Result<Self, ApiError> {
+        let mut errors = Vec::new();
+        let policy = value["propagationPolicy"].as_str();
+        let orphan_dependents = value["orphanDependents"].as_bool();
+        if policy.is_some() && orphan_dependents.is_some() {
+            errors.push(FieldError::invalid(
+                "propagationPolicy",
+                policy.unwrap_or_default(),
+                "orphanDependents and deletionPropagation cannot be both set",
+            ));
+        }
+        let policy = match policy {
+            None => None,
+            Some("Background") => Some(Policy::Background),
+            Some("Foreground") => Some(Policy::Foreground),
+            Some("Orphan") => Some(Policy::Orphan),
+            Some(other) => {
+                let values = ["Foreground", "Background", "Orphan", "nil"];
+                errors.push(FieldError::not_supported("propagationPolicy", other, &values));
+                None
+            }
+        };
+        let dry_run = value["dryRun"].as_array().cloned().unwrap_or_default();
+        if dry_run.iter().any(|value| value != "All") {
+            errors.push(FieldError::not_supported(
+                "dryRun",
+                Value::Array(dry_run.clone()),
+                &["All"],
+            ));
+        }
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+        }
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        Ok(Self {
+            grace: value["gracePeriodSeconds"].as_i64(),
+            policy,
+            orphan_dependents,
+            uid: text("/preconditions/uid"),
+            version: text("/preconditions/resourceVersion"),
+            dry_run: !dry_run.is_empty(),
+        })
+    }
+}
+
+/// What a deletion came to.
+pub(crate) enum Deleted {
+    /// Gone; the last state.
+    Gone(Arc<Object>),
+    /// Marked, and waiting for grace or finalizers.
+    Marked(Arc<Object>),
+    /// What would have happened.
+    Dry(Arc<Object>),
+}
+
+pub(crate) fn delete(
+    state: &mut State,
+    place: &Place,
+    options: &DeleteOptions,
+    user: &User,
+) -> Result<Deleted, ApiError> {
+    let served = &place.served;
+    let table = served
+        .table
+        .ok_or_else(|| ApiError::method_not_allowed("delete", &served.group, &served.plural))?;
+    let key = served.key(&place.namespace, &place.name);
+    let not_found = || ApiError::not_found(&served.group, &served.plural, &place.name);
+    let object = state.store.get(table, &key).cloned().ok_or_else(not_found)?;
+    check_preconditions(place, options, &object)?;
+    let value = object.value();
+    admission::validate(
+        state,
+        &Attributes {
+            operation: Operation::Delete,
+            served,
+            subresource: "",
+            namespace: &place.namespace,
+            name: &place.name,
+            user,
+            dry_run: options.dry_run,
+        },
+        &Value::Null,
+        Some(&value),
+    )?;
+    let mut next = value.clone();
+    let grace = grace_of(served, &value, options);
+    let finalizers = finalizers_for(served, &value, options);
+    set_finalizers(&mut next, &finalizers);
+    let already = value["metadata"].get("deletionTimestamp").is_some();
+    let namespace_busy =
+        served.is("", "Namespace") && !value["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+    let waits = !finalizers.is_empty() || grace > 0 || namespace_busy;
+    if options.dry_run {
+        return Ok(Deleted::Dry(object));
+    }
+    if !waits {
+        let now = state.now;
+        let removed = state.store.remove(table, &key, now).ok_or_else(not_found)?;
+        admission::after_remove(state, served, &removed);
+        gc::after_remove(state, &removed);
+        return Ok(Deleted::Gone(removed));
+    }
+    if already {
+        shorten(state, &mut next, grace, options);
+    } else {
+        mark(state, &mut next, grace);
+    }
+    if served.is("", "Namespace") {
+        next["status"]["phase"] = json!("Terminating");
+    }
+    if next == value {
+        return Ok(Deleted::Marked(object));
+    }
+    let now = state.now;
+    let marked = state
+        .store
+        .put(table, &key, crate::write::reorder(served, next), Verb::System, now);
+    admission::after_store(state, served, &marked);
+    gc::after_write(state, table, &marked);
+    // The collector may have finished it at once.
+    match state.store.get(table, &key) {
+        Some(_) => Ok(Deleted::Marked(marked)),
+        None => Ok(Deleted::Marked(marked)),
+    }
+}
+
+fn check_preconditions(place: &Place, options: &DeleteOptions, object: &Object) -> Result<(), ApiError> {
+    let conflict = |why: String| {
+        Err(ApiError::conflict(
+            &place.served.group,
+            &place.served.plural,
+            &place.name,
+            &why,
+        ))
+    };
+    if let Some(uid) = options.uid.as_deref().filter(|uid| **uid != *object.uid) {
+        return conflict(format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            object.uid
+        ));
+    }
+    let current = object.version.to_string();
+    if let Some(version) = options.version.as_deref().filter(|version| *version != current) {
+        return conflict(format!(
+            "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {current}"
+        ));
+    }
+    Ok(())
+}
+
+/// Only pods end gracefully, and only those that may be running somewhere.
+fn grace_of(served: &Served, value: &Value, options: &DeleteOptions) -> i64 {
+    if !served.is("", "Pod") {
+        return 0;
+    }
+    let wanted = options
+        .grace
+        .or_else(|| value["spec"]["terminationGracePeriodSeconds"].as_i64())
+        .unwrap_or(30);
+    let nowhere = value["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+    let ended = matches!(value["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+    if nowhere || ended {
+        return 0;
+    }
+    if wanted < 0 { 1 } else { wanted }
+}
+
+fn finalizers_for(served: &Served, value: &Value, options: &DeleteOptions) -> Vec<String> {
+    let current: Vec<String> = value["metadata"]["finalizers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    let had = |name: &str| current.iter().any(|finalizer| finalizer == name);
+    let orphans_by_default = served.is("batch", "Job") || served.is("", "ReplicationController");
+    let (orphan, foreground) = match (options.orphan_dependents, options.policy) {
+        (Some(orphan), _) => (orphan, false),
+        (None, Some(policy)) => (policy == Policy::Orphan, policy == Policy::Foreground),
+        (None, None) if had(ORPHAN) => (true, false),
+        (None, None) if had(FOREGROUND) => (false, true),
+        (None, None) => (orphans_by_default, false),
+    };
+    let mut next: Vec<String> = current
+        .iter()
+        .filter(|name| *name != ORPHAN && *name != FOREGROUND)
+        .cloned()
+        .collect();
+    if orphan {
+        next.push(ORPHAN.to_owned());
+    }
+    if foreground {
+        next.push(FOREGROUND.to_owned());
+    }
+    next
+}
+
+fn set_finalizers(value: &mut Value, finalizers: &[String]) {
+    let Some(metadata) = value["metadata"].as_object_mut() else {
+        return;
+    };
+    if finalizers.is_empty() {
+        metadata.shift_remove("finalizers");
+    } else {
+        metadata.insert("finalizers".into(), Value::from(finalizers.to_vec()));
+    }
+}
+
+fn mark(state: &State, value: &mut Value, grace: i64) {
+    let at = state.now + jiff::SignedDuration::from_secs(grace);
+    value["metadata"]["deletionTimestamp"] = Value::from(times::seconds(at));
+    value["metadata"]["deletionGracePeriodSeconds"] = Value::from(grace);
+    if let Some(generation) = value["metadata"]["generation"]
+        .as_i64()
+        .filter(|generation| *generation > 0)
+    {
+        value["metadata"]["generation"] = Value::from(generation + 1);
+    }
+}
+
+/// A second deletion may only come sooner.
+fn shorten(state: &State, value: &mut Value, grace: i64, options: &DeleteOptions) {
+    let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    if options.grace.is_none() || grace >= current {
+        return;
+    }
+    let marked = value["metadata"]["deletionTimestamp"]
+        .as_str()
+        .and_then(|text| times::parse(text).ok());
+    let started = marked.unwrap_or(state.now) - jiff::SignedDuration::from_secs(current);
+    let at = started + jiff::SignedDuration::from_secs(grace);
+    value["metadata"]["deletionTimestamp"] = Value::from(times::seconds(at));
+    value["metadata"]["deletionGracePeriodSeconds"] = Value::from(grace);
+}
+
+/// Whether an object marked for deletion has nothing left to wait for.
+pub(crate) fn is_done(value: &Value) -> bool {
+    let metadata = &value["metadata"];
+    metadata.get("deletionTimestamp").is_some()
+        && metadata["finalizers"].as_array().is_none_or(Vec::is_empty)
+        && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && (value["kind"] != "Namespace" || value["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty))
+}
+
+/// Kinds that answer a deletion with the object instead of a Status.
+pub(crate) fn returns_object(served: &Served) -> bool {
+    matches!(
+        (&*served.group, &*served.kind),
+        (
+            "",
+            "Namespace"
+                | "PersistentVolume"
+                | "PersistentVolumeClaim"
+                | "Pod"
+                | "PodTemplate"
+                | "ResourceQuota"
+                | "Service"
+                | "ServiceAccount"
+        ) | (
+            "resource.k8s.io",
+            "DeviceClass" | "ResourceClaim" | "ResourceClaimTemplate" | "ResourceSlice"
+        ) | (
+            "storage.k8s.io",
+            "CSIDriver" | "CSINode" | "StorageClass" | "VolumeAttachment" | "VolumeAttributesClass"
+        )
+    )
+}
+
+/// The Status of a finished deletion.
+pub(crate) fn success(served: &Served, object: &Object) -> Value {
+    let mut details = json!({"name": object.name()});
+    if !served.group.is_empty() {
+        details["group"] = Value::from(&*served.group);
+    }
+    details["kind"] = Value::from(&*served.plural);
+    details["uid"] = Value::from(&*object.uid);
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}

@@ -1,0 +1,178 @@
+//! Kinds that are answered and never kept: access and token reviews, and what would need a kubelet.
+
+use std::sync::{Arc, MutexGuard};
+
+use http::Response;
+use serde_json::{Map, Value, json};
+
+use crate::body::Body;
+use crate::error::ApiError;
+use crate::rbac::{self, Action};
+use crate::registry::Served;
+use crate::request::{Request, User};
+use crate::server::{Inner, json_response};
+use crate::state::State;
+use crate::store::Object;
+use crate::write::{Place, WriteOptions};
+use crate::{dispatch, pods};
+
+pub(crate) fn create(
+    inner: &Inner,
+    mut state: MutexGuard<'_, State>,
+    request: &Request,
+    served: &Arc<Served>,
+    namespace: &str,
+) -> Result<Response<Body>, ApiError> {
+    let mut review = dispatch::parse_as(request, &served.api_version(), &served.kind)?;
+    match &*served.kind {
+        "Binding" => {
+            let name = review["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let pods_served = state
+                .registry
+                .find("", "v1", "pods")
+                .cloned()
+                .expect("a built-in resource");
+            let place = Place {
+                served: pods_served,
+                namespace: namespace.to_owned(),
+                name,
+            };
+            let options = WriteOptions::parse(request)?;
+            pods::bind(&mut state, &place, &review, options.dry_run)?;
+            return Ok(json_response(
+                201,
+                &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+            ));
+        }
+        "SelfSubjectReview" => review["status"] = json!({"userInfo": user_info(&request.user)}),
+        "TokenReview" => {
+            let token = review["spec"]["token"].as_str().unwrap_or_default();
+            review["status"] = match inner.tokens.identify(&state, token) {
+                Some(user) => json!({"authenticated": true, "user": user_info(&user),
+                    "audiences": [crate::auth::default_audience()]}),
+                None if token.is_empty() => json!({"user": {}}),
+                None => json!({"user": {}, "error": "[invalid bearer token, unknown token]"}),
+            };
+        }
+        "SelfSubjectAccessReview" => {
+            let user = request.user.clone();
+            review["status"] = access(inner, &state, &user, &review["spec"]);
+        }
+        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+            let spec = &review["spec"];
+            let groups = spec["groups"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned);
+            let user = User {
+                name: spec["user"].as_str().unwrap_or_default().to_owned(),
+                uid: spec["uid"].as_str().unwrap_or_default().to_owned(),
+                groups: groups.collect(),
+                extra: Vec::new(),
+            };
+            review["status"] = access(inner, &state, &user, spec);
+        }
+        "SelfSubjectRulesReview" => {
+            let namespace = review["spec"]["namespace"].as_str().unwrap_or_default().to_owned();
+            review["status"] = rules(inner, &state, &request.user, &namespace);
+        }
+        _ => return Err(ApiError::method_not_allowed("create", &served.group, &served.plural)),
+    }
+    Ok(json_response(201, &review))
+}
+
+fn user_info(user: &User) -> Value {
+    let mut info = Map::new();
+    info.insert("username".into(), Value::from(user.name.clone()));
+    if !user.uid.is_empty() {
+        info.insert("uid".into(), Value::from(user.uid.clone()));
+    }
+    if !user.groups.is_empty() {
+        info.insert("groups".into(), Value::from(user.groups.clone()));
+    }
+    if !user.extra.is_empty() {
+        let extra: Map<String, Value> = user
+            .extra
+            .iter()
+            .map(|(key, values)| (key.clone(), Value::from(values.clone())))
+            .collect();
+        info.insert("extra".into(), Value::Object(extra));
+    }
+    Value::Object(info)
+}
+
+fn access(inner: &Inner, state: &State, user: &User, spec: &Value) -> Value {
+    if !inner.rbac {
+        return json!({"allowed": true});
+    }
+    let text = |value: &'static str, of: &str| spec[of][value].as_str().unwrap_or_default().to_owned();
+    let allowed = if spec["resourceAttributes"].is_object() {
+        let of = "resourceAttributes";
+        let (verb, group, resource) = (text("verb", of), text("group", of), text("resource", of));
+        let (sub, name, namespace) = (text("subresource", of), text("name", of), text("namespace", of));
+        rbac::allowed(
+            state,
+            user,
+            &Action::resource(&verb, &group, &resource, &sub, &name, &namespace),
+        )
+    } else {
+        let (verb, path) = (
+            text("verb", "nonResourceAttributes"),
+            text("path", "nonResourceAttributes"),
+        );
+        rbac::allowed(state, user, &Action::path(&verb, &path))
+    };
+    json!({"allowed": allowed})
+}
+
+fn rules(inner: &Inner, state: &State, user: &User, namespace: &str) -> Value {
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    let everything = !inner.rbac || user.groups.iter().any(|group| group == "system:masters");
+    if everything {
+        resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+        paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
+    }
+    if inner.rbac {
+        rbac::visit_rules(state, user, namespace, &mut |rule| {
+            if rule["resources"].as_array().is_some_and(|list| !list.is_empty()) {
+                let mut one =
+                    json!({"verbs": rule["verbs"], "apiGroups": rule["apiGroups"], "resources": rule["resources"]});
+                if rule["resourceNames"].is_array() {
+                    one["resourceNames"] = rule["resourceNames"].clone();
+                }
+                resources.push(one);
+            }
+            if rule["nonResourceURLs"].as_array().is_some_and(|list| !list.is_empty()) {
+                paths.push(json!({"verbs": rule["verbs"], "nonResourceURLs": rule["nonResourceURLs"]}));
+            }
+            true
+        });
+    }
+    json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
+}
+
+/// `componentstatuses`: there are no components to ask.
+pub(crate) fn component_statuses(served: &Served, name: Option<&str>) -> Result<Response<Body>, ApiError> {
+    match name {
+        Some(name) => Err(ApiError::not_found(&served.group, &served.plural, name)),
+        None => Ok(json_response(
+            200,
+            &json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": []}),
+        )),
+    }
+}
+
+/// Logs, exec and their like: there is no container to ask.
+pub(crate) fn no_kubelet(served: &Served, subresource: &str, object: &Object) -> ApiError {
+    let what = object.name();
+    let message = match subresource {
+        "log" => format!("the containers of pod {what:?} are simulated and write no logs"),
+        "exec" | "attach" | "portforward" => {
+            format!("the containers of pod {what:?} are simulated: there is no process to {subresource} to")
+        }
+        _ => format!("{} {what:?} is simulated: {subresource} leads nowhere", served.singular),
+    };
+    ApiError::new(501, "NotImplemented", message)
+}

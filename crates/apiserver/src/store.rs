@@ -1,0 +1,410 @@
+//! Objects, their versions and their past.
+//!
+//! One counter numbers every write. An object is kept as the JSON it is answered with, so that a get copies nothing, a
+//! list is a concatenation and fifty thousand pods fit in a few hundred megabytes. Each table remembers its recent
+//! events; a watch reads them at its own pace, and one that falls behind the oldest is told so.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use karpenter_kinds::selector::{FieldTerm, Selector};
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::history::{Verb, WriteLog};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TableId(pub(crate) usize);
+
+/// One version of an object. Never changes.
+#[derive(Debug)]
+pub(crate) struct Object {
+    /// `namespace/name`, or `name` for what is cluster-scoped: the order of this text is the order of lists.
+    pub(crate) key: Arc<str>,
+    pub(crate) version: u64,
+    pub(crate) uid: Arc<str>,
+    pub(crate) json: Bytes,
+    pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
+    pub(crate) fields: Box<[(Arc<str>, Box<str>)]>,
+    pub(crate) owners: Box<[Arc<str>]>,
+}
+
+impl Object {
+    pub(crate) fn namespace(&self) -> &str {
+        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or(&self.key)
+    }
+
+    pub(crate) fn value(&self) -> Value {
+        serde_json::from_slice(&self.json).expect("the store holds only what it wrote itself")
+    }
+
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.iter().find(|(k, _)| &**k == key).map(|(_, value)| &**value)
+    }
+
+    pub(crate) fn matches(&self, filter: &Filter) -> bool {
+        if !filter.labels.is_everything() && !filter.labels.matches(|key| self.label(key)) {
+            return false;
+        }
+        filter.fields.iter().all(|term| {
+            let value = match term.field.as_str() {
+                "metadata.name" => self.name(),
+                "metadata.namespace" => self.namespace(),
+                field => self
+                    .fields
+                    .iter()
+                    .find(|(name, _)| &**name == field)
+                    .map_or("", |(_, value)| value),
+            };
+            (value == term.value) == term.equal
+        })
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) labels: Selector,
+    pub(crate) fields: Vec<FieldTerm>,
+}
+
+impl Filter {
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_empty()
+    }
+
+    /// The one name the filter allows, where it names one.
+    pub(crate) fn exact_name(&self) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|term| term.equal && term.field == "metadata.name")
+            .map(|term| term.value.as_str())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventKind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) version: u64,
+    pub(crate) kind: EventKind,
+    /// For a deletion the last state, at the version of the deletion.
+    pub(crate) object: Arc<Object>,
+    pub(crate) previous: Option<Arc<Object>>,
+}
+
+/// Which values of a kind field selectors can ask for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SelectableFields(pub(crate) Vec<(Arc<str>, Vec<FieldSource>)>);
+
+/// A JSON pointer to read, tried in order.
+#[derive(Clone, Debug)]
+pub(crate) enum FieldSource {
+    Pointer(String),
+    Constant(&'static str),
+}
+
+impl SelectableFields {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
+    fn extract(&self, value: &Value) -> Box<[(Arc<str>, Box<str>)]> {
+        let read = |sources: &[FieldSource]| {
+            sources
+                .iter()
+                .find_map(|source| match source {
+                    FieldSource::Constant(text) => Some((*text).into()),
+                    FieldSource::Pointer(pointer) => match value.pointer(pointer) {
+                        Some(Value::String(text)) if !text.is_empty() => Some(text.as_str().into()),
+                        Some(Value::Bool(flag)) => Some(flag.to_string().into()),
+                        Some(Value::Number(number)) => Some(number.to_string().into()),
+                        _ => None,
+                    },
+                })
+                .unwrap_or_default()
+        };
+        self.0
+            .iter()
+            .map(|(name, sources)| (name.clone(), read(sources)))
+            .collect()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// `pods`, `deployments.apps`: for the log.
+    pub(crate) name: Arc<str>,
+    pub(crate) selectable: SelectableFields,
+    objects: BTreeMap<Arc<str>, Arc<Object>>,
+    events: VecDeque<Event>,
+    /// Events up to and including this version are forgotten.
+    compacted: u64,
+    /// Bytes held only because the past is remembered.
+    superseded: usize,
+    changed: watch::Sender<u64>,
+}
+
+/// How much of the past a table keeps: enough that a watch that blinks finds its place, little enough for a laptop.
+const MAX_EVENTS: usize = 100_000;
+const MAX_SUPERSEDED_BYTES: usize = 48 << 20;
+
+impl Table {
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Object>> {
+        self.objects.get(key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Objects whose key starts with `prefix` and follows `after`, in order.
+    pub(crate) fn range<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &'a Arc<Object>> + 'a {
+        let start = match after {
+            Some(after) => Bound::Excluded(after),
+            None => Bound::Included(prefix),
+        };
+        let range = self.objects.range::<str, _>((start, Bound::Unbounded));
+        range
+            .map(|(_, object)| object)
+            .take_while(move |object| object.key.starts_with(prefix))
+    }
+
+    pub(crate) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Events after `version`, oldest first; `None` if some of them are forgotten.
+    pub(crate) fn events_after(&self, version: u64) -> Option<impl Iterator<Item = &Event>> {
+        if version < self.compacted {
+            return None;
+        }
+        let start = self.events.partition_point(|event| event.version <= version);
+        Some(self.events.range(start..))
+    }
+
+    /// The table as it was at `version`, by undoing what came later; `None` if that is forgotten.
+    pub(crate) fn at(&self, version: u64) -> Option<BTreeMap<Arc<str>, Arc<Object>>> {
+        if version < self.compacted {
+            return None;
+        }
+        let mut objects = self.objects.clone();
+        for event in self.events.iter().rev().take_while(|event| event.version > version) {
+            match &event.previous {
+                Some(previous) => objects.insert(previous.key.clone(), previous.clone()),
+                None => objects.remove(&event.object.key),
+            };
+        }
+        Some(objects)
+    }
+
+    fn remember(&mut self, event: Event) {
+        self.superseded += event.previous.as_ref().map_or(0, |object| object.json.len());
+        self.events.push_back(event);
+        while self.events.len() > MAX_EVENTS || self.superseded > MAX_SUPERSEDED_BYTES {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(event) = self.events.pop_front() {
+            self.superseded -= event.previous.as_ref().map_or(0, |object| object.json.len());
+            self.compacted = event.version;
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Store {
+    version: u64,
+    tables: Vec<Table>,
+    dependents: FxHashMap<Arc<str>, BTreeSet<(TableId, Arc<str>)>>,
+    /// Where each uid lives.
+    uids: FxHashMap<Arc<str>, (TableId, Arc<str>)>,
+    pub(crate) log: WriteLog,
+}
+
+impl Store {
+    pub(crate) fn new(log: WriteLog) -> Self {
+        Self {
+            version: 1,
+            tables: Vec::new(),
+            dependents: FxHashMap::default(),
+            uids: FxHashMap::default(),
+            log,
+        }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn add_table(&mut self, name: &str, selectable: SelectableFields) -> TableId {
+        self.tables.push(Table {
+            name: name.into(),
+            selectable,
+            objects: BTreeMap::new(),
+            events: VecDeque::new(),
+            compacted: 0,
+            superseded: 0,
+            changed: watch::Sender::new(0),
+        });
+        TableId(self.tables.len() - 1)
+    }
+
+    pub(crate) fn table(&self, id: TableId) -> &Table {
+        &self.tables[id.0]
+    }
+
+    pub(crate) fn set_selectable(&mut self, id: TableId, selectable: SelectableFields) {
+        self.tables[id.0].selectable = selectable;
+    }
+
+    pub(crate) fn get(&self, id: TableId, key: &str) -> Option<&Arc<Object>> {
+        self.tables[id.0].get(key)
+    }
+
+    /// Where the object of this uid is.
+    pub(crate) fn locate(&self, uid: &str) -> Option<(TableId, Arc<str>)> {
+        self.uids.get(uid).cloned()
+    }
+
+    /// What names `uid` as an owner, in a fixed order.
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<(TableId, Arc<str>)> {
+        self.dependents
+            .get(uid)
+            .map(|set| set.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// Writes `value` under `key` at the next version, which is set in it.
+    pub(crate) fn put(&mut self, id: TableId, key: &str, mut value: Value, verb: Verb, now: Timestamp) -> Arc<Object> {
+        self.version += 1;
+        let table = &mut self.tables[id.0];
+        let object = Arc::new(build(key, self.version, &mut value, &table.selectable));
+        let previous = table.objects.insert(object.key.clone(), object.clone());
+        self.log.record(now, verb, &table.name, &object);
+        let kind = if previous.is_some() {
+            EventKind::Modified
+        } else {
+            EventKind::Added
+        };
+        if let Some(previous) = &previous {
+            forget_owners(&mut self.dependents, id, previous);
+            if previous.uid != object.uid {
+                self.uids.remove(&previous.uid);
+            }
+        }
+        self.uids.insert(object.uid.clone(), (id, object.key.clone()));
+        for owner in &object.owners {
+            self.dependents
+                .entry(owner.clone())
+                .or_default()
+                .insert((id, object.key.clone()));
+        }
+        table.remember(Event {
+            version: self.version,
+            kind,
+            object: object.clone(),
+            previous,
+        });
+        table.changed.send_replace(self.version);
+        object
+    }
+
+    /// Removes the object; the answer is its last state at the version of the removal.
+    pub(crate) fn remove(&mut self, id: TableId, key: &str, now: Timestamp) -> Option<Arc<Object>> {
+        let table = &mut self.tables[id.0];
+        let previous = table.objects.remove(key)?;
+        self.version += 1;
+        let mut value = previous.value();
+        let last = Arc::new(build(key, self.version, &mut value, &table.selectable));
+        self.log.record(now, Verb::Delete, &table.name, &last);
+        forget_owners(&mut self.dependents, id, &previous);
+        self.uids.remove(&previous.uid);
+        table.remember(Event {
+            version: self.version,
+            kind: EventKind::Deleted,
+            object: last.clone(),
+            previous: Some(previous),
+        });
+        table.changed.send_replace(self.version);
+        Some(last)
+    }
+
+    /// Forgets the past up to now: older watches and continue tokens expire.
+    pub(crate) fn compact(&mut self) {
+        let version = self.version;
+        for table in &mut self.tables {
+            table.events.clear();
+            table.superseded = 0;
+            table.compacted = version;
+            // Watchers that had not read on must learn that they are too late.
+            table.changed.send_replace(version);
+        }
+    }
+}
+
+fn forget_owners(dependents: &mut FxHashMap<Arc<str>, BTreeSet<(TableId, Arc<str>)>>, id: TableId, object: &Object) {
+    for owner in &object.owners {
+        if let Some(set) = dependents.get_mut(owner) {
+            set.remove(&(id, object.key.clone()));
+            if set.is_empty() {
+                dependents.remove(owner);
+            }
+        }
+    }
+}
+
+fn build(key: &str, version: u64, value: &mut Value, selectable: &SelectableFields) -> Object {
+    let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
+    let mut uid: Arc<str> = "".into();
+    let mut labels = Vec::new();
+    let mut owners = Vec::new();
+    if let Some(metadata) = metadata {
+        metadata.insert("resourceVersion".into(), Value::String(version.to_string()));
+        uid = metadata.get("uid").and_then(Value::as_str).unwrap_or_default().into();
+        for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
+            labels.push((key.as_str().into(), value.as_str().unwrap_or_default().into()));
+        }
+        for owner in metadata
+            .get("ownerReferences")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            owners.extend(owner.get("uid").and_then(Value::as_str).map(Arc::from));
+        }
+    }
+    let fields = selectable.extract(value);
+    let json = Bytes::from(serde_json::to_vec(value).expect("a JSON value is always written"));
+    Object {
+        key: key.into(),
+        version,
+        uid,
+        json,
+        labels: labels.into(),
+        fields,
+        owners: owners.into(),
+    }
+}

@@ -1,0 +1,202 @@
+//! Watches: events after a version, in order, filtered, with bookmarks, until the client or the clock ends them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+
+use crate::body::{Next, Source};
+use crate::error::ApiError;
+use crate::registry::Served;
+use crate::render::{self, View};
+use crate::server::{Inner, WatchOrder};
+use crate::store::{EventKind, Filter, Object};
+
+/// Bookmarks come about once a minute, as the reference server sends them.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+
+pub(crate) struct Watch {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) served: Arc<Served>,
+    /// `namespace/`, or empty for all.
+    pub(crate) prefix: String,
+    pub(crate) filter: Filter,
+    pub(crate) view: View,
+    /// Everything up to here has been sent.
+    pub(crate) version: u64,
+    pub(crate) bookmarks: bool,
+    pub(crate) deadline: Instant,
+    pub(crate) changed: Receiver<u64>,
+    pub(crate) orders: Receiver<WatchOrder>,
+    pub(crate) next_bookmark: Instant,
+    /// Sent before anything else: the initial state.
+    pub(crate) pending: Vec<u8>,
+    /// Column definitions go with the first table only.
+    pub(crate) columns_sent: bool,
+    pub(crate) ended: bool,
+}
+
+impl Source for Watch {
+    fn next(mut self: Box<Self>) -> Next {
+        Box::pin(async move {
+            let piece = self.piece().await?;
+            let source: Box<dyn Source> = self;
+            Some((piece, source))
+        })
+    }
+}
+
+impl Watch {
+    pub(crate) fn first_bookmark() -> Instant {
+        Instant::now() + BOOKMARK_INTERVAL
+    }
+
+    async fn piece(&mut self) -> Option<Bytes> {
+        loop {
+            if !self.pending.is_empty() {
+                return Some(Bytes::from(std::mem::take(&mut self.pending)));
+            }
+            if self.ended {
+                return None;
+            }
+            // Marked as seen before reading, so that what is written meanwhile wakes us again.
+            self.changed.borrow_and_update();
+            self.collect();
+            if !self.pending.is_empty() || self.ended {
+                continue;
+            }
+            let wake = if self.bookmarks {
+                self.deadline.min(self.next_bookmark)
+            } else {
+                self.deadline
+            };
+            tokio::select! {
+                biased;
+                ordered = self.orders.changed() => {
+                    if ordered.is_err() {
+                        return None;
+                    }
+                    let order = *self.orders.borrow_and_update();
+                    match order {
+                        WatchOrder::Go => {}
+                        WatchOrder::Drop(_) => return None,
+                        WatchOrder::Expire(_) => self.fail(&too_old(self.version, self.version)),
+                    }
+                }
+                changed = self.changed.changed() => {
+                    if changed.is_err() {
+                        return None;
+                    }
+                }
+                () = tokio::time::sleep_until(wake) => {
+                    if Instant::now() >= self.deadline {
+                        return None;
+                    }
+                    self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+                    let state = self.inner.state();
+                    let version = state.store.version();
+                    drop(state);
+                    self.version = self.version.max(version);
+                    self.bookmark(false);
+                }
+            }
+        }
+    }
+
+    /// Reads what the table remembers since our version.
+    fn collect(&mut self) {
+        let inner = self.inner.clone();
+        let state = inner.state();
+        let Some(table) = self.served.table else { return };
+        let table = state.store.table(table);
+        let Some(events) = table.events_after(self.version) else {
+            let error = too_old(self.version, table.compacted());
+            drop(state);
+            self.fail(&error);
+            return;
+        };
+        let mut found = Vec::new();
+        for event in events {
+            self.version = event.version;
+            if !event.object.key.starts_with(&self.prefix) {
+                continue;
+            }
+            let before = event
+                .previous
+                .as_ref()
+                .is_some_and(|object| object.matches(&self.filter));
+            let after = event.kind != EventKind::Deleted && event.object.matches(&self.filter);
+            match (before, after) {
+                (false, false) => {}
+                (false, true) => found.push(("ADDED", event.object.clone())),
+                (true, true) => found.push(("MODIFIED", event.object.clone())),
+                (true, false) if event.kind == EventKind::Deleted => found.push(("DELETED", event.object.clone())),
+                (true, false) => {
+                    let previous = event.previous.as_ref().expect("it matched");
+                    found.push(("DELETED", at_version(previous, event.version)));
+                }
+            }
+        }
+        drop(state);
+        for (kind, object) in found {
+            self.send(kind, &object);
+        }
+    }
+
+    pub(crate) fn send(&mut self, kind: &str, object: &Object) {
+        let object = match self.view {
+            View::Table(include) => {
+                let metadata = serde_json::json!({"resourceVersion": object.version.to_string()});
+                let now = self.inner.clock.now();
+                let mut table = render::table(&self.served, &[object], include, now, metadata, !self.columns_sent);
+                if self.columns_sent {
+                    table["columnDefinitions"] = Value::Null;
+                }
+                self.columns_sent = true;
+                render::bytes(&table)
+            }
+            view => render::single(&self.served, object, view, self.inner.clock.now()),
+        };
+        self.push(kind, &object);
+    }
+
+    pub(crate) fn bookmark(&mut self, initial_events_end: bool) {
+        let object = render::bookmark(&self.served, self.version, initial_events_end, self.view);
+        self.push("BOOKMARK", &object);
+    }
+
+    fn fail(&mut self, error: &ApiError) {
+        self.push("ERROR", &render::bytes(&error.status()));
+        self.ended = true;
+    }
+
+    fn push(&mut self, kind: &str, object: &[u8]) {
+        self.pending.extend_from_slice(b"{\"type\":\"");
+        self.pending.extend_from_slice(kind.as_bytes());
+        self.pending.extend_from_slice(b"\",\"object\":");
+        self.pending.extend_from_slice(object);
+        self.pending.extend_from_slice(b"}\n");
+    }
+}
+
+pub(crate) fn too_old(asked: u64, oldest: u64) -> ApiError {
+    ApiError::expired(format!("too old resource version: {asked} ({oldest})"))
+}
+
+/// An object that left the filter is reported as it last matched, at the version it left.
+fn at_version(object: &Object, version: u64) -> Arc<Object> {
+    let mut value = object.value();
+    value["metadata"]["resourceVersion"] = Value::from(version.to_string());
+    Arc::new(Object {
+        key: object.key.clone(),
+        version,
+        uid: object.uid.clone(),
+        json: render::bytes(&value),
+        labels: object.labels.clone(),
+        fields: object.fields.clone(),
+        owners: object.owners.clone(),
+    })
+}

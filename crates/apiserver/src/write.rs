@@ -1,0 +1,513 @@
+//! create, update and patch: decode, prepare, admit, validate, store.
+
+use std::sync::Arc;
+
+use karpenter_kinds::fielderror::FieldError;
+use karpenter_kinds::strategy::{self, Part};
+use karpenter_kinds::{decode, defaults, validate};
+use serde_json::{Map, Value};
+
+use crate::admission::{self, Attributes, Operation};
+use crate::error::ApiError;
+use crate::history::Verb;
+use crate::managed;
+use crate::registry::{Origin, Served};
+use crate::request::{Request, User};
+use crate::state::State;
+use crate::store::Object;
+use crate::{convert, delete, gc, input};
+
+/// What the query says about a write.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) manager: String,
+    pub(crate) validation: FieldValidation,
+    pub(crate) user: User,
+    /// For the `Warning` header.
+    pub(crate) warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl WriteOptions {
+    pub(crate) fn parse(request: &Request) -> Result<Self, ApiError> {
+        let invalid = |errors: &[FieldError], kind: &str| ApiError::invalid("meta.k8s.io", kind, "", errors);
+        let kind = match request.method {
+            http::Method::POST => "CreateOptions",
+            http::Method::PATCH => "PatchOptions",
+            _ => "UpdateOptions",
+        };
+        let mut errors = Vec::new();
+        let manager = request.query.get("fieldManager");
+        if let Some(name) = manager
+            && name.len() > 128
+        {
+            errors.push(FieldError::too_long("fieldManager", 128));
+        }
+        for value in request.query.all("dryRun") {
+            if value != "All" {
+                errors.push(FieldError::not_supported("dryRun", Value::from(vec![value]), &["All"]));
+            }
+        }
+        let validation = match request.query.get("fieldValidation") {
+            None | Some("Warn") => FieldValidation::Warn,
+            Some("Strict") => FieldValidation::Strict,
+            Some("Ignore") => FieldValidation::Ignore,
+            Some(other) => {
+                errors.push(FieldError::not_supported(
+                    "fieldValidation",
+                    other,
+                    &["", "Ignore", "Warn", "Strict"],
+                ));
+                FieldValidation::Ignore
+            }
+        };
+        if !errors.is_empty() {
+            return Err(invalid(&errors, kind));
+        }
+        Ok(Self {
+            dry_run: request.query.get("dryRun").is_some(),
+            manager: manager
+                .map(str::to_owned)
+                .unwrap_or_else(|| managed::default_manager(&request.user_agent)),
+            validation,
+            user: request.user.clone(),
+            warnings: Vec::new(),
+        })
+    }
+}
+
+/// What a write came to.
+pub(crate) enum Written {
+    Object(Arc<Object>),
+    /// Not stored: a dry run.
+    Dry(Value),
+}
+
+/// Where a write goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) served: Arc<Served>,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// A body as an object of the served kind, its unknown fields told or refused, defaults filled in.
+pub(crate) fn decode_object(
+    served: &Served,
+    mut value: Value,
+    options: &mut WriteOptions,
+    strict: Vec<String>,
+) -> Result<Value, ApiError> {
+    input::check_type(served, &mut value)?;
+    let mut strict_errors = strict;
+    let value = match &served.origin {
+        Origin::Builtin(id) => {
+            let decoded = decode::decode(*id, value).map_err(|error| {
+                let message = format!(
+                    "{} in version {:?} cannot be handled as a {}: {error}",
+                    served.kind, &*served.version, served.kind
+                );
+                ApiError::bad_request(message)
+            })?;
+            strict_errors.extend(decoded.strict_errors);
+            let mut value = decoded.value;
+            defaults::apply(&served.group, &served.version, &served.kind, &mut value);
+            value
+        }
+        Origin::Custom(custom) => {
+            let (value, unknown) = custom.decode(value)?;
+            strict_errors.extend(unknown);
+            value
+        }
+    };
+    report_strict(served, strict_errors, options)?;
+    Ok(value)
+}
+
+pub(crate) fn report_strict(served: &Served, errors: Vec<String>, options: &mut WriteOptions) -> Result<(), ApiError> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    match options.validation {
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            options.warnings.extend(errors);
+            Ok(())
+        }
+        FieldValidation::Strict => {
+            let message = format!(
+                "{} in version {:?} cannot be handled as a {}: strict decoding error: {}",
+                served.kind,
+                &*served.version,
+                served.kind,
+                errors.join(", ")
+            );
+            Err(ApiError::bad_request(message))
+        }
+    }
+}
+
+pub(crate) fn has_status(served: &Served) -> bool {
+    served.has_subresource("status")
+}
+
+/// Creates an object from a decoded, defaulted body in the served version.
+pub(crate) fn create(
+    state: &mut State,
+    place: &Place,
+    mut object: Value,
+    options: &mut WriteOptions,
+    verb: Verb,
+) -> Result<Written, ApiError> {
+    let served = &place.served;
+    let table = served
+        .table
+        .ok_or_else(|| ApiError::method_not_allowed("create", &served.group, &served.plural))?;
+    let now = state.now_text();
+    let sent_version = object["metadata"]["resourceVersion"]
+        .as_str()
+        .is_some_and(|version| !version.is_empty());
+    if sent_version {
+        return Err(ApiError::bad_request(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    set_namespace(served, &place.namespace, &mut object)?;
+    let manual_managed = object["metadata"].get("managedFields").cloned();
+    let given_name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let generated = given_name.is_empty()
+        && object["metadata"]["generateName"]
+            .as_str()
+            .is_some_and(|base| !base.is_empty());
+    admission::mutate(
+        state,
+        &Attributes {
+            operation: Operation::Create,
+            served,
+            subresource: "",
+            namespace: &place.namespace,
+            name: &given_name,
+            user: &options.user,
+            dry_run: options.dry_run,
+        },
+        &mut object,
+        None,
+    )?;
+    prepare_metadata(state, &mut object, &now);
+    match &served.origin {
+        Origin::Builtin(_) => strategy::prepare_create(&served.kind, &mut object, has_status(served), &now),
+        Origin::Custom(custom) => custom.prepare_create(&mut object),
+    }
+    if generated {
+        let base = object["metadata"]["generateName"].as_str().unwrap_or_default();
+        // Names of 63 characters at most, suffix included.
+        let base: String = base.chars().take(58).collect();
+        object["metadata"]["name"] = Value::from(format!("{base}{}", state.ids.suffix()));
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let errors = match &served.origin {
+        Origin::Builtin(_) => validate::create(&served.group, &served.kind, served.namespaced, &object),
+        Origin::Custom(custom) => custom.validate_create(served, &object),
+    };
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&served.group, &served.kind, &name, &errors));
+    }
+    if let Origin::Builtin(_) = served.origin {
+        canonicalize(served, &mut object);
+    }
+    managed::on_create(served, &mut object, manual_managed, options, &now);
+    let mut object = reorder(served, object);
+    let key = served.key(&place.namespace, &name);
+    admission::validate(
+        state,
+        &Attributes {
+            operation: Operation::Create,
+            served,
+            subresource: "",
+            namespace: &place.namespace,
+            name: &name,
+            user: &options.user,
+            dry_run: options.dry_run,
+        },
+        &object,
+        None,
+    )?;
+    if state.store.get(table, &key).is_some() {
+        let error = if generated {
+            let mut error = ApiError::already_exists(&served.group, &served.plural, &name);
+            error.message = format!(
+                "{}, the server was not able to generate a unique name for the object",
+                error.message
+            );
+            error
+        } else {
+            ApiError::already_exists(&served.group, &served.plural, &name)
+        };
+        return Err(error);
+    }
+    admission::before_store(state, served, &mut object, None, options.dry_run)?;
+    if options.dry_run {
+        return Ok(Written::Dry(object));
+    }
+    let stored = convert::to_stored(served, object);
+    let now = state.now;
+    let stored = state.store.put(table, &key, stored, verb, now);
+    admission::after_store(state, served, &stored);
+    gc::after_write(state, table, &stored);
+    Ok(Written::Object(stored))
+}
+
+/// The namespace of the path fills the object's, and must agree with it.
+fn set_namespace(served: &Served, namespace: &str, object: &mut Value) -> Result<(), ApiError> {
+    if !object["metadata"].is_object() {
+        object["metadata"] = Value::Object(Map::new());
+    }
+    let given = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+    if !served.namespaced {
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.shift_remove("namespace");
+        }
+        return Ok(());
+    }
+    if given.is_empty() {
+        object["metadata"]["namespace"] = Value::from(namespace);
+    } else if given != namespace {
+        return Err(ApiError::bad_request(format!(
+            "the namespace of the provided object does not match the namespace sent on the request ({given} != {namespace})"
+        )
+        .replace(&format!(" ({given} != {namespace})"), "")));
+    }
+    Ok(())
+}
+
+/// What only the server sets.
+fn prepare_metadata(state: &mut State, object: &mut Value, now: &str) {
+    let uid = state.ids.uid();
+    let Some(metadata) = object["metadata"].as_object_mut() else {
+        return;
+    };
+    for key in [
+        "resourceVersion",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+    ] {
+        metadata.shift_remove(key);
+    }
+    metadata.insert("uid".into(), Value::from(uid));
+    metadata.insert("creationTimestamp".into(), Value::from(now));
+}
+
+/// What the server adds once the name is known.
+fn canonicalize(served: &Served, object: &mut Value) {
+    if &*served.kind == "Namespace" {
+        let name = object["metadata"]["name"].clone();
+        object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+    }
+    if &*served.kind == "Job" && served.is("batch", "Job") {
+        defaults::job_selector(object);
+    }
+}
+
+/// Built-in objects are kept in the order their type writes, which lists rely on.
+pub(crate) fn reorder(served: &Served, value: Value) -> Value {
+    match &served.origin {
+        Origin::Builtin(id) => match decode::decode(*id, value.clone()) {
+            Ok(decoded) => decoded.value,
+            Err(_) => value,
+        },
+        Origin::Custom(_) => value,
+    }
+}
+
+/// Writes `object` over `current` after all checks. The heart of PUT, PATCH and apply.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call per verb, each argument a different kind of thing"
+)]
+pub(crate) fn replace(
+    state: &mut State,
+    place: &Place,
+    part: Part,
+    current: &Arc<Object>,
+    mut object: Value,
+    manage: managed::Change<'_>,
+    options: &mut WriteOptions,
+    verb: Verb,
+) -> Result<Written, ApiError> {
+    let served = &place.served;
+    let table = served
+        .table
+        .ok_or_else(|| ApiError::method_not_allowed("update", &served.group, &served.plural))?;
+    let old = convert::from_stored(served, current.value());
+    let now = state.now_text();
+    check_identity(place, &object, &old)?;
+    check_version(place, part, &object, &old, verb)?;
+    if served.namespaced && object["metadata"]["namespace"].as_str().unwrap_or_default().is_empty() {
+        object["metadata"]["namespace"] = old["metadata"]["namespace"].clone();
+    }
+    let attributes = Attributes {
+        operation: Operation::Update,
+        served,
+        subresource: subresource_name(part),
+        namespace: &place.namespace,
+        name: &place.name,
+        user: &options.user,
+        dry_run: options.dry_run,
+    };
+    admission::mutate(state, &attributes, &mut object, Some(&old))?;
+    keep_system_fields(&mut object, &old);
+    match &served.origin {
+        Origin::Builtin(_) => strategy::prepare_update(&served.kind, part, &mut object, &old, has_status(served), &now),
+        Origin::Custom(custom) => custom.prepare_update(part, &mut object, &old),
+    }
+    let errors = match &served.origin {
+        Origin::Builtin(_) => validate::update(&served.group, &served.kind, served.namespaced, part, &object, &old),
+        Origin::Custom(custom) => custom.validate_update(served, part, &object, &old),
+    };
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&served.group, &served.kind, &place.name, &errors));
+    }
+    if let Origin::Builtin(_) = served.origin {
+        canonicalize(served, &mut object);
+    }
+    managed::on_update(served, &mut object, &old, manage, part, options, &now)?;
+    let mut object = reorder(served, object);
+    admission::validate(state, &attributes, &object, Some(&old))?;
+    admission::before_store(state, served, &mut object, Some(&old), options.dry_run)?;
+    let unchanged = same_but_version(&object, &old);
+    if unchanged {
+        return Ok(Written::Object(current.clone()));
+    }
+    if options.dry_run {
+        return Ok(Written::Dry(object));
+    }
+    let stored = convert::to_stored(served, object);
+    let now = state.now;
+    if delete::is_done(&stored) {
+        return Ok(Written::Object(finish_deletion(state, served, current, stored)));
+    }
+    let stored = state.store.put(table, &current.key.clone(), stored, verb, now);
+    admission::after_store(state, served, &stored);
+    gc::after_write(state, table, &stored);
+    Ok(Written::Object(stored))
+}
+
+/// The last finalizer went: the update is the deletion, and watchers see the state it wrote.
+fn finish_deletion(state: &mut State, served: &Served, current: &Arc<Object>, last: Value) -> Arc<Object> {
+    let table = served.table.expect("checked by the caller");
+    let now = state.now;
+    let key = current.key.clone();
+    let _ = last;
+    let removed = state
+        .store
+        .remove(table, &key, now)
+        .expect("it is there: we hold the lock");
+    admission::after_remove(state, served, &removed);
+    gc::after_remove(state, &removed);
+    removed
+}
+
+pub(crate) fn subresource_name(part: Part) -> &'static str {
+    match part {
+        Part::Main => "",
+        Part::Status => "status",
+        Part::Finalize => "finalize",
+        Part::Resize => "resize",
+        Part::EphemeralContainers => "ephemeralcontainers",
+        Part::Approval => "approval",
+    }
+}
+
+fn check_identity(place: &Place, object: &Value, old: &Value) -> Result<(), ApiError> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        return Err(ApiError::bad_request("name must be provided".to_owned()).named(place));
+    }
+    if name != place.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            place.name
+        )));
+    }
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    if place.served.namespaced && !namespace.is_empty() && namespace != place.namespace {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let (uid, old_uid) = (
+        object["metadata"]["uid"].as_str(),
+        old["metadata"]["uid"].as_str().unwrap_or_default(),
+    );
+    if let Some(uid) = uid.filter(|uid| !uid.is_empty() && *uid != old_uid) {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+        return Err(ApiError::conflict(
+            &place.served.group,
+            &place.served.plural,
+            &place.name,
+            &why,
+        ));
+    }
+    Ok(())
+}
+
+impl ApiError {
+    fn named(self, _place: &Place) -> Self {
+        self
+    }
+}
+
+fn check_version(place: &Place, part: Part, object: &Value, old: &Value, verb: Verb) -> Result<(), ApiError> {
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let served = &place.served;
+    if version.is_empty() {
+        let needs = strategy::needs_version_on_update(&served.kind) || served.custom().is_some();
+        if verb == Verb::Update && needs && (part == Part::Main || part == Part::Status) {
+            let error = FieldError::invalid("metadata.resourceVersion", 0i64, "must be specified for an update");
+            return Err(ApiError::invalid(&served.group, &served.kind, &place.name, &[error]));
+        }
+        return Ok(());
+    }
+    if version != old["metadata"]["resourceVersion"].as_str().unwrap_or_default() {
+        return Err(ApiError::stale(&served.group, &served.plural, &place.name));
+    }
+    Ok(())
+}
+
+fn keep_system_fields(object: &mut Value, old: &Value) {
+    let Some(metadata) = object["metadata"].as_object_mut() else {
+        return;
+    };
+    let before = &old["metadata"];
+    metadata.shift_remove("selfLink");
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "resourceVersion",
+        "generateName",
+    ] {
+        if key == "generateName" && metadata.contains_key(key) {
+            continue;
+        }
+        match before.get(key) {
+            Some(value) => metadata.insert(key.to_owned(), value.clone()),
+            None => metadata.shift_remove(key),
+        };
+    }
+}
+
+fn same_but_version(object: &Value, old: &Value) -> bool {
+    // The version is restored from the old object, so plain equality is enough.
+    managed::same_ignoring_times(object, old)
+}
