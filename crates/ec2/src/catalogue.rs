@@ -12,6 +12,8 @@ pub use facts::{
     Accelerator, AcceleratorKind, BranchLimits, CapacityClass, EbsOptimization, Gpu, NetworkCard, TypeFacts,
 };
 
+pub mod builtin;
+pub mod compact;
 mod facts;
 pub mod folder;
 mod rows;
@@ -31,12 +33,14 @@ pub struct RegionFacts {
     /// By name. Zone names are one account's; ids mean the same place to everybody.
     pub zones: BTreeMap<Arc<str>, ZoneId>,
     /// The zones, by name, in which a type is offered. Names types that have no facts as well.
-    pub offered: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+    pub offered: BTreeMap<Arc<str>, ZoneNames>,
     pub on_demand: BTreeMap<Arc<str>, MicroUsd>,
     pub spot: SpotPrices,
 }
 
 pub type ZoneId = Arc<str>;
+/// Shared, because most types of a region are offered in the same few combinations of zones.
+pub type ZoneNames = Arc<BTreeSet<Arc<str>>>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SpotPrices {
@@ -143,7 +147,7 @@ impl Catalogue {
 impl RegionFacts {
     /// Every zone in which anything is offered.
     pub fn zones_with_offers(&self) -> BTreeSet<Arc<str>> {
-        self.offered.values().flatten().cloned().collect()
+        self.offered.values().flat_map(|zones| zones.iter()).cloned().collect()
     }
 
     pub fn on_demand_price(&self, instance_type: &str) -> Option<MicroUsd> {

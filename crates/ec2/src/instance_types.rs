@@ -4,15 +4,16 @@ use karpenter_core::InstanceType;
 use karpenter_core::resources::MEMORY;
 
 use crate::capacity;
-use crate::catalogue::{Catalogue, RegionError, RegionFacts, TypeFacts};
+use crate::catalogue::{Catalogue, RegionError, RegionFacts, TypeFacts, ZoneNames};
 use crate::circumstances::Circumstances;
 use crate::fit::fits;
 use crate::kubelet;
 use crate::nodeclass::NodeClassFacts;
 use crate::offerings::Market;
 use crate::overhead;
-use crate::requirements::{Texts, requirements};
+use crate::requirements::requirements;
 use crate::settings::Ec2Settings;
+use crate::texts::Texts;
 use crate::zones::Zones;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,7 +71,7 @@ pub fn resolve<'a>(
         settings.reserved_capacity,
         &mut texts,
     );
-    let nowhere = std::collections::BTreeSet::new();
+    let nowhere = ZoneNames::default();
     types
         .into_iter()
         .map(|facts| {

@@ -24,6 +24,7 @@ mod offerings;
 mod overhead;
 mod requirements;
 pub mod settings;
+mod texts;
 mod zones;
 
 pub use catalogue::Catalogue;

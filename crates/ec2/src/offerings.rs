@@ -10,7 +10,8 @@ use crate::catalogue::{CapacityClass, RegionFacts, TypeFacts};
 use crate::circumstances::Circumstances;
 use crate::labels;
 use crate::nodeclass::{CapacityReservation, NodeClassFacts, PlacementStrategy};
-use crate::requirements::{Texts, capacity_type, truth};
+use crate::requirements::{capacity_type, truth};
+use crate::texts::Texts;
 use crate::zones::Zones;
 
 /// A reservation is paid for already. This much cheaper it is as good as free, and reservations still compare by

@@ -7,27 +7,14 @@ use karpenter_core::labels::{
     ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, OS, REGION, RESERVED, SPOT, WINDOWS_BUILD, ZONE,
 };
 use karpenter_core::{Requirement, Requirements};
-use rustc_hash::FxHashSet;
 
 use crate::catalogue::{CapacityClass, EbsOptimization, TypeFacts};
 use crate::labels;
 use crate::nodeclass::{CapacityReservation, NodeClassFacts, PlacementGroup, PlacementStrategy};
+use crate::texts::Texts;
 use crate::zones::Zones;
 
-/// One allocation for each text: a thousand types share a few hundred values.
-#[derive(Default)]
-pub(crate) struct Texts(FxHashSet<Arc<str>>);
-
 impl Texts {
-    pub(crate) fn get(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(text) {
-            return known.clone();
-        }
-        let new: Arc<str> = Arc::from(text);
-        self.0.insert(new.clone());
-        new
-    }
-
     pub(crate) fn one(&mut self, value: &str) -> Requirement {
         self.one_of([value])
     }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use karpenter_core::MicroUsd;
-use rustc_hash::FxHashSet;
 
 use super::rows::for_each_row;
 use super::{Catalogue, RegionFacts};
+use crate::texts::Texts;
 
 mod records;
 
@@ -121,7 +121,7 @@ pub fn parse(text: &CatalogueText<'_>) -> Result<Catalogue, FileError> {
         types: records::parse(text.instance_types)?,
         regions: BTreeMap::new(),
     };
-    let mut names = Names::default();
+    let mut names = Texts::default();
     let regions = &mut catalogue.regions;
     let zone_names = zones(text.zones, regions, &mut names)?;
     offerings(text.offerings, &zone_names, regions, &mut names)?;
@@ -147,21 +147,6 @@ pub fn parse(text: &CatalogueText<'_>) -> Result<Catalogue, FileError> {
     Ok(catalogue)
 }
 
-/// One allocation for each name, however many rows repeat it.
-#[derive(Default)]
-struct Names(FxHashSet<Arc<str>>);
-
-impl Names {
-    fn get(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(text) {
-            return known.clone();
-        }
-        let new: Arc<str> = Arc::from(text);
-        self.0.insert(new.clone());
-        new
-    }
-}
-
 type Regions = BTreeMap<String, RegionFacts>;
 
 fn entry<'a>(regions: &'a mut Regions, name: &str) -> &'a mut RegionFacts {
@@ -175,7 +160,7 @@ fn entry<'a>(regions: &'a mut Regions, name: &str) -> &'a mut RegionFacts {
 fn zones(
     text: &str,
     regions: &mut Regions,
-    names: &mut Names,
+    names: &mut Texts,
 ) -> Result<BTreeMap<(String, String), Arc<str>>, FileError> {
     let mut by_id = BTreeMap::new();
     for_each_row(ZONES, text, &["region", "zone", "zone_id"], |row| {
@@ -193,7 +178,7 @@ fn offerings(
     text: &str,
     zone_names: &BTreeMap<(String, String), Arc<str>>,
     regions: &mut Regions,
-    names: &mut Names,
+    names: &mut Texts,
 ) -> Result<(), FileError> {
     for_each_row(OFFERINGS, text, &["region", "instance_type", "zone_ids"], |row| {
         let region = row.text(0)?;
@@ -203,7 +188,7 @@ fn offerings(
             // Zones without a name here, such as local ones the account has not opted into, sell nothing to us.
             zones.extend(zone_names.get(&(region.to_owned(), id.to_owned())).cloned());
         }
-        match entry(regions, region).offered.insert(instance_type, zones) {
+        match entry(regions, region).offered.insert(instance_type, Arc::new(zones)) {
             Some(_) => Err(row.fault(1, Fault::Twice)),
             None => Ok(()),
         }
@@ -215,7 +200,7 @@ fn on_demand(
     text: &str,
     header: &'static [&'static str; 3],
     regions: &mut Regions,
-    names: &mut Names,
+    names: &mut Texts,
 ) -> Result<(), FileError> {
     for_each_row(file, text, header, |row| {
         let (region, instance_type, price) = (row.text(0)?, names.get(row.text(1)?), row.price(2)?);
@@ -227,7 +212,7 @@ fn on_demand(
 }
 
 /// A region that the file names at all has only the spot prices it lists.
-fn spot(text: &str, regions: &mut Regions, names: &mut Names) -> Result<(), FileError> {
+fn spot(text: &str, regions: &mut Regions, names: &mut Texts) -> Result<(), FileError> {
     for_each_row(
         SPOT_PRICES,
         text,
