@@ -65,6 +65,7 @@ fn describe(name: &str, schema: &Value, out: &mut String) -> Result<(), Box<dyn 
         write!(out, " {group}{slash}{}/{}", text("version"), text("kind"))?;
     }
     writeln!(out)?;
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
     for (field, schema) in properties {
         write!(out, "{field} {}", reference(schema))?;
         if let Some(strategy) = schema["x-kubernetes-patch-strategy"].as_str() {
@@ -72,6 +73,9 @@ fn describe(name: &str, schema: &Value, out: &mut String) -> Result<(), Box<dyn 
             if let Some(key) = schema["x-kubernetes-patch-merge-key"].as_str() {
                 write!(out, ":{key}")?;
             }
+        }
+        if required.iter().any(|name| name == field) {
+            write!(out, " *")?;
         }
         if let Some(default) = schema.get("default") {
             write!(out, " ={default}")?;

@@ -9,6 +9,9 @@ use serde_json::Value;
 
 pub mod builtin;
 pub mod text;
+mod zero;
+
+pub use zero::fill_zero_fields;
 
 /// A set of types that may refer to each other (JSON schema properties contain themselves, so a tree will not do).
 #[derive(Clone, Debug, Default)]
@@ -16,6 +19,8 @@ pub struct Shapes {
     pub(crate) types: Vec<TypeDef>,
     pub(crate) names: BTreeMap<String, TypeId>,
     pub(crate) kinds: BTreeMap<(String, String), TypeId>,
+    /// Whether these are types of the server's own code, whose fields are there even when empty.
+    pub(crate) native: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,6 +88,7 @@ pub struct Field {
     pub name: String,
     pub shape: Ref,
     pub default: Option<Value>,
+    pub required: bool,
     pub patch: PatchStrategy,
 }
 
@@ -262,6 +268,11 @@ impl<'a> Shape<'a> {
             At::Atom(_, _, name) => name.rsplit('.').next().unwrap_or(name),
             At::Deduced | At::Opaque => "",
         }
+    }
+
+    /// Whether this is a type of the server's own code.
+    pub fn is_native(self) -> bool {
+        self.shapes.native
     }
 
     /// Whether this is the shape of something nothing is known of.

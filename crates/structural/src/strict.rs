@@ -28,9 +28,17 @@ pub struct Decoded {
 pub fn decode(bytes: &[u8], shape: Option<Shape<'_>>) -> Result<Decoded, serde_json::Error> {
     let strict = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Node { shape, path: String::new(), strict: &strict }.deserialize(&mut reader)?;
+    let value = Node {
+        shape,
+        path: String::new(),
+        strict: &strict,
+    }
+    .deserialize(&mut reader)?;
     reader.end()?;
-    Ok(Decoded { value, strict: strict.into_inner() })
+    Ok(Decoded {
+        value,
+        strict: strict.into_inner(),
+    })
 }
 
 struct Node<'a, 's> {
@@ -99,7 +107,11 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
         let mut out = Vec::new();
         loop {
             let path = index(&self.path, out.len());
-            match items.next_element_seed(Node { shape, path, strict: self.strict })? {
+            match items.next_element_seed(Node {
+                shape,
+                path,
+                strict: self.strict,
+            })? {
                 Some(item) => out.push(item),
                 None => return Ok(Value::Array(out)),
             }
@@ -107,7 +119,10 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
-        let shape = self.shape.filter(|shape| !shape.is_untyped()).and_then(|shape| shape.map());
+        let shape = self
+            .shape
+            .filter(|shape| !shape.is_untyped())
+            .and_then(|shape| shape.map());
         let mut out = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             if name.len() > 1 << 20 {
@@ -128,7 +143,11 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
             if out.contains_key(&name) {
                 self.report("duplicate", &path);
             }
-            let value = fields.next_value_seed(Node { shape: under, path, strict: self.strict })?;
+            let value = fields.next_value_seed(Node {
+                shape: under,
+                path,
+                strict: self.strict,
+            })?;
             out.insert(name, value);
         }
         Ok(Value::Object(out))
@@ -199,16 +218,24 @@ fn mismatch(value: &Value, shape: Shape<'_>, holder: &str, path: &str) -> Option
             let holder = if map.is_struct() { shape.type_name() } else { holder };
             fields.iter().find_map(|(name, value)| {
                 let under = map.under(name)?;
-                let path = if map.is_struct() { child(path, name) } else { path.to_owned() };
+                let path = if map.is_struct() {
+                    child(path, name)
+                } else {
+                    path.to_owned()
+                };
                 mismatch(value, under, holder, &path)
             })
         }
         Value::Array(items) => {
-            let Some(list) = shape.list() else { return wrong("array") };
+            let Some(list) = shape.list() else {
+                return wrong("array");
+            };
             items.iter().find_map(|item| mismatch(item, list.element, holder, path))
         }
         scalar => {
-            let Some(wanted) = shape.scalar() else { return wrong(go::json_kind(scalar)) };
+            let Some(wanted) = shape.scalar() else {
+                return wrong(go::json_kind(scalar));
+            };
             let number = scalar.as_number();
             match wanted {
                 Scalar::Untyped => None,
@@ -216,7 +243,9 @@ fn mismatch(value: &Value, shape: Shape<'_>, holder: &str, path: &str) -> Option
                 Scalar::Boolean if scalar.is_boolean() => None,
                 Scalar::Number if scalar.is_number() => None,
                 Scalar::Int32 | Scalar::Int64 | Scalar::Integer if number.is_some() => {
-                    let fits = scalar.as_i64().is_some_and(|it| wanted != Scalar::Int32 || i32::try_from(it).is_ok());
+                    let fits = scalar
+                        .as_i64()
+                        .is_some_and(|it| wanted != Scalar::Int32 || i32::try_from(it).is_ok());
                     if fits { None } else { wrong(&format!("number {scalar}")) }
                 }
                 Scalar::String
@@ -297,11 +326,30 @@ mod tests {
     fn what_does_not_decode_reads_as_in_go() {
         for (value, want) in [
             (json!({"spec": {"replicas": 1, "paused": false}}), None),
-            (json!({"spec": {"replicas": "x"}}), Some("json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32")),
-            (json!({"spec": {"replicas": 1.5}}), Some("json: cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32")),
-            (json!({"spec": {"template": {"spec": {"containers": "x"}}}}), Some("json: cannot unmarshal string into Go struct field PodSpec.spec.template.spec.containers of type []v1.Container")),
-            (json!({"metadata": {"labels": {"a": 1}}}), Some("json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string")),
-            (json!([]), Some("json: cannot unmarshal array into Go value of type v1.Deployment")),
+            (
+                json!({"spec": {"replicas": "x"}}),
+                Some("json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"),
+            ),
+            (
+                json!({"spec": {"replicas": 1.5}}),
+                Some(
+                    "json: cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32",
+                ),
+            ),
+            (
+                json!({"spec": {"template": {"spec": {"containers": "x"}}}}),
+                Some(
+                    "json: cannot unmarshal string into Go struct field PodSpec.spec.template.spec.containers of type []v1.Container",
+                ),
+            ),
+            (
+                json!({"metadata": {"labels": {"a": 1}}}),
+                Some("json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"),
+            ),
+            (
+                json!([]),
+                Some("json: cannot unmarshal array into Go value of type v1.Deployment"),
+            ),
         ] {
             assert_eq!(type_error(&value, deployment()).as_deref(), want, "{value}");
         }

@@ -21,6 +21,7 @@ pub fn shapes(api_version: &str, kind: &str, schema: Option<&Schema>) -> Shapes 
             name: name.to_owned(),
             shape,
             default: None,
+            required: false,
             patch: PatchStrategy::default(),
         };
         map.fields
@@ -102,6 +103,7 @@ fn map(schema: &Schema, keep: bool, meta: TypeId) -> Atom {
             Ref::Inline(atom(property, keep, meta))
         },
         default: property.default.clone().filter(|default| *default != Value::Null),
+        required: schema.required.contains(name),
         patch: PatchStrategy::default(),
     });
     let mut fields: Vec<Field> = fields.collect();
@@ -116,6 +118,7 @@ fn map(schema: &Schema, keep: bool, meta: TypeId) -> Atom {
                 name: name.to_owned(),
                 shape,
                 default: None,
+                required: false,
                 patch: PatchStrategy::default(),
             });
         }

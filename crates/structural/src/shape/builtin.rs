@@ -7,7 +7,11 @@ use std::sync::LazyLock;
 use super::{Shapes, text};
 
 static BUILTIN: LazyLock<Shapes> = LazyLock::new(|| {
-    text::parse(include_str!("../../data/builtin-1.36.txt")).expect("the data file is ours, and a test reads it")
+    let shapes = text::parse(include_str!("../../data/builtin-1.36.txt"));
+    Shapes {
+        native: true,
+        ..shapes.expect("the data file is ours, and a test reads it")
+    }
 });
 
 /// The shapes of all built-in kinds, read once.

@@ -8,6 +8,7 @@
 //! args []s                               a list replaced whole
 //! labels {}s                             a map;  {atomic}s  one replaced whole
 //! protocol s ="TCP"                      a default, as JSON
+//! name s * =""                           a required field
 //! : io.k8s.….Quantity u                  a type that is not a struct
 //! ```
 //!
@@ -104,6 +105,7 @@ fn field(line: &str, names: &BTreeMap<String, TypeId>) -> Result<Field, String> 
         name,
         shape,
         default: None,
+        required: false,
         patch: PatchStrategy::default(),
     };
     let mut rest = words.next().unwrap_or_default();
@@ -118,6 +120,10 @@ fn field(line: &str, names: &BTreeMap<String, TypeId>) -> Result<Field, String> 
             other => return Err(format!("unknown patch strategy {other}")),
         };
         rest = after;
+    }
+    if let Some(after) = rest.strip_prefix('*') {
+        field.required = true;
+        rest = after.trim_start();
     }
     if let Some(default) = rest.strip_prefix('=') {
         field.default = Some(serde_json::from_str::<Value>(default).map_err(|error| error.to_string())?);

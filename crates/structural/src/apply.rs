@@ -1,0 +1,599 @@
+//! Server-side apply, and the bookkeeping of managed fields on every other write.
+//!
+//! ```text
+//!   update(live, new)      who wrote what: create, replace, and all patches but apply
+//!   apply(live, config)    merge a configuration, mind the owners of what it changes, drop what it no longer claims
+//! ```
+//!
+//! Both are pure: the time is an argument, and defaulting, validation and storage are the caller's. A caller applies
+//! defaults to what [`apply`] returns before storing it, and to what it gives to [`update`] before calling it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::shape::{Shape, fill_zero_fields};
+
+mod managed;
+mod path;
+mod set;
+mod typed;
+
+use managed::{Manager, Managers, Operation, Owned};
+pub use path::Element;
+pub use set::Set;
+use typed::{Comparison, Duplicates};
+
+/// How objects of a kind look in its versions.
+pub trait Versions {
+    /// The shape of the kind in a version; `None` if it is not served in that version any more.
+    fn shape(&self, api_version: &str) -> Option<Shape<'_>>;
+
+    /// An object in another version of its kind. Custom resources without a conversion webhook, and kinds with one version,
+    /// only change their `apiVersion`.
+    fn convert(&self, object: &Value, api_version: &str) -> Value {
+        let mut object = object.clone();
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), api_version.into());
+        }
+        object
+    }
+}
+
+/// A kind with one version.
+#[derive(Clone, Copy, Debug)]
+pub struct OneVersion<'a> {
+    pub api_version: &'a str,
+    pub shape: Shape<'a>,
+}
+
+impl Versions for OneVersion<'_> {
+    fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
+        (api_version == self.api_version).then_some(self.shape)
+    }
+}
+
+/// Who writes what, and when.
+#[derive(Clone, Copy)]
+pub struct Write<'a> {
+    /// The `fieldManager` of the request, or what stands for it.
+    pub manager: &'a str,
+    /// Empty for the object itself, else such as `status`.
+    pub subresource: &'a str,
+    /// The version the request was made in.
+    pub api_version: &'a str,
+    pub kind: &'a str,
+    /// RFC 3339, in seconds: what `time` of the entry is set to.
+    pub now: &'a str,
+    pub versions: &'a dyn Versions,
+    /// Fields that writes to this endpoint cannot change, such as `status` where it is a subresource: they are never
+    /// owned.
+    pub reset: &'a Set,
+}
+
+/// Why an apply was refused, cut by the status it is answered with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// 400
+    #[error("{0}")]
+    BadRequest(String),
+    /// 409: others own what the configuration would change.
+    #[error("{message}")]
+    Conflict { message: String, causes: Vec<Cause> },
+    /// 500: the configuration does not have the shape of its kind.
+    #[error("{0}")]
+    Unexpected(String),
+}
+
+/// One field in conflict; its reason is `FieldManagerConflict`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    pub message: String,
+    pub field: String,
+}
+
+/// Applies a configuration to the live object (`None` to create it) and returns the new object with its managed fields.
+/// When nothing changes the object is returned as it was.
+pub fn apply(live: Option<&Value>, config: &Value, write: Write<'_>, force: bool) -> Result<Value, ApplyError> {
+    let text = |key: &str| config[key].as_str().unwrap_or_default();
+    if text("apiVersion") != write.api_version || text("kind") != write.kind {
+        return Err(ApplyError::BadRequest(format!(
+            "invalid object type: {}, Kind={}",
+            if text("apiVersion").is_empty() {
+                "/"
+            } else {
+                text("apiVersion")
+            },
+            text("kind")
+        )));
+    }
+    if config["metadata"]
+        .get("managedFields")
+        .is_some_and(|fields| !fields.is_null())
+    {
+        return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
+    }
+    let shape = write.shape()?;
+    typed::check(config, shape, Duplicates::Refused).map_err(|error| {
+        ApplyError::Unexpected(format!(
+            "failed to create typed patch object ({}): {error}",
+            describe(config)
+        ))
+    })?;
+
+    let empty = write.empty();
+    let live = live.unwrap_or(&empty);
+    let mut managers = managed::read(live)
+        .map_err(|error| ApplyError::Unexpected(format!("failed to decode managed fields: {error}")))?;
+    let mut live = write.versions.convert(live, write.api_version);
+    managed::remove(&mut live);
+    if managers.is_empty() {
+        // Whoever made the object before anyone applied to it is remembered as one manager.
+        let before = Write {
+            manager: "before-first-apply",
+            ..write
+        };
+        managers = track(&empty, &live, managers, before);
+    }
+    let last = lenient_live(&live, write);
+    let manager = Manager::new(write.manager, Operation::Apply, write.api_version, write.subresource);
+    let outcome = match merge_config(&live, config, managers.clone(), &manager, write, force) {
+        Err(Refusal::Conflicts(conflicts)) if write.manager == "kubectl" => {
+            match kubectl_owns(&conflicts, last.as_deref(), &live, write) {
+                Ok(()) => merge_config(&live, config, managers, &manager, write, true),
+                Err(conflicts) => Err(Refusal::Conflicts(conflicts)),
+            }
+        }
+        outcome => outcome,
+    };
+    let (object, mut managers) = outcome.map_err(|refusal| match refusal {
+        Refusal::Conflicts(conflicts) => conflict_error(&conflicts),
+        Refusal::Merge(error) => ApplyError::Unexpected(format!("failed to merge config: {error}")),
+    })?;
+    strip_metadata(&mut managers, &manager);
+    let mut object = match object {
+        Some(object) => {
+            if let Some(owned) = managers.get_mut(&manager) {
+                owned.time = Some(write.now.to_owned());
+            }
+            object
+        }
+        None => live,
+    };
+    if write.manager == "kubectl" {
+        refresh_last_applied(&mut object, config);
+    }
+    managed::write(&mut object, &managers);
+    Ok(object)
+}
+
+/// Sets the managed fields of an object about to be written by anything but apply: `live` is what is stored (`None` on
+/// create), `new` what will be, with defaults.
+pub fn update(live: Option<&Value>, new: &Value, write: Write<'_>) -> Value {
+    let empty = write.empty();
+    let exists = live.is_some();
+    let live = live.unwrap_or(&empty);
+    let of_live = || managed::read(live).unwrap_or_default();
+    let managers = if !write.subresource.is_empty() {
+        of_live()
+    } else if managed::is_reset(new) {
+        Managers::new()
+    } else {
+        match managed::read(new) {
+            Ok(managers) if !managers.is_empty() => managers,
+            _ => of_live(),
+        }
+    };
+    let mut object = new.clone();
+    managed::remove(&mut object);
+    if managers.is_empty() && exists {
+        return object; // nobody tracks this object, and a plain write does not begin to
+    }
+    let managers = track(live, &object, managers, write);
+    managed::write(&mut object, &managers);
+    object
+}
+
+/// Keeps the times of the managed fields of an object that did not change otherwise, so that writing it again is no change.
+pub fn keep_times(new: &mut Value, old: &Value) {
+    let without = |object: &Value| {
+        let mut object = object.clone();
+        managed::remove(&mut object);
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.shift_remove("resourceVersion");
+        }
+        object
+    };
+    let timeless = |object: &Value| {
+        let mut entries = object["metadata"]["managedFields"].clone();
+        for entry in entries.as_array_mut().into_iter().flatten() {
+            if let Some(entry) = entry.as_object_mut() {
+                entry.shift_remove("time");
+            }
+        }
+        entries
+    };
+    if without(new) == without(old) && timeless(new) == timeless(old) {
+        if let (Some(metadata), Some(entries)) = (
+            new.get_mut("metadata").and_then(Value::as_object_mut),
+            old["metadata"].get("managedFields"),
+        ) {
+            metadata.insert("managedFields".to_owned(), entries.clone());
+        }
+    }
+}
+
+impl<'a> Write<'a> {
+    fn shape(&self) -> Result<Shape<'a>, ApplyError> {
+        self.versions.shape(self.api_version).ok_or_else(|| {
+            ApplyError::Unexpected(format!(
+                "no corresponding type for {}, Kind={}",
+                self.api_version, self.kind
+            ))
+        })
+    }
+
+    fn empty(&self) -> Value {
+        let mut fields = Map::new();
+        fields.insert("apiVersion".to_owned(), self.api_version.into());
+        fields.insert("kind".to_owned(), self.kind.into());
+        Value::Object(fields)
+    }
+}
+
+/// An update of the managers by one who writes without applying: what changed is his.
+fn track(live: &Value, new: &Value, managers: Managers, write: Write<'_>) -> Managers {
+    let Some(shape) = write.versions.shape(write.api_version) else {
+        return managers;
+    };
+    let manager = Manager::new(write.manager, Operation::Update, write.api_version, write.subresource);
+    let mut live = write.versions.convert(live, write.api_version);
+    let mut new = write.versions.convert(new, write.api_version);
+    fill_zero_fields(&mut live, shape);
+    fill_zero_fields(&mut new, shape);
+    let comparison = typed::compare_objects(&live, &new, shape).without(write.reset);
+    let managers = reconciled(managers, write);
+    // The writer is judged apart from what he owned before, and takes even from himself.
+    let Ok(mut managers) = settle(&live, &new, managers, None, &comparison, write, true) else {
+        return Managers::new();
+    };
+    let set = comparison.modified.union(&comparison.added);
+    let set = set.difference(&always_unowned());
+    if !set.is_empty() {
+        let previous = managers.remove(&manager);
+        let set = previous
+            .as_ref()
+            .map_or_else(|| set.clone(), |previous| set.union(&previous.set));
+        let owned = Owned {
+            set,
+            api_version: write.api_version.to_owned(),
+            time: Some(write.now.to_owned()),
+        };
+        managers.insert(manager, owned);
+    }
+    cap(&mut managers);
+    managers
+}
+
+/// Most managers that update an object are kept apart; of more than ten the oldest are summed up.
+fn cap(managers: &mut Managers) {
+    const MOST: usize = 10;
+    let seconds = |managers: &Managers, manager: &Manager| {
+        let time = managers[manager].time.as_deref().and_then(crate::time::parse_rfc3339);
+        time.map_or(0, |(seconds, _)| seconds)
+    };
+    let mut updaters: Vec<Manager> = managers
+        .keys()
+        .filter(|manager| manager.operation == Operation::Update)
+        .cloned()
+        .collect();
+    let mut count = updaters.len();
+    if count <= MOST {
+        return;
+    }
+    updaters.sort_by(|a, b| seconds(managers, a).cmp(&seconds(managers, b)).then_with(|| a.cmp(b)));
+    let mut first: BTreeMap<String, Manager> = BTreeMap::new();
+    for manager in updaters {
+        if count <= MOST {
+            return;
+        }
+        let Some(owned) = managers.get(&manager).cloned() else {
+            continue;
+        };
+        let bucket = Manager::new("ancient-changes", Operation::Update, &owned.api_version, "");
+        match first.get(&owned.api_version) {
+            None => {
+                first.insert(owned.api_version.clone(), manager);
+            }
+            Some(oldest) => {
+                if !managers.contains_key(&bucket) {
+                    if let Some(owned) = managers.remove(oldest) {
+                        managers.insert(bucket.clone(), owned);
+                    }
+                }
+                let set = managers
+                    .get(&bucket)
+                    .map(|it| it.set.union(&owned.set))
+                    .unwrap_or_else(|| owned.set.clone());
+                managers.remove(&manager);
+                managers.insert(bucket, Owned { set, ..owned });
+                count -= 1;
+            }
+        }
+    }
+}
+
+enum Refusal {
+    Conflicts(Conflicts),
+    Merge(String),
+}
+
+type Conflicts = Vec<(Manager, Vec<Element>)>;
+
+/// Merges a configuration; `None` for an object that did not change.
+fn merge_config(
+    live: &Value,
+    config: &Value,
+    managers: Managers,
+    manager: &Manager,
+    write: Write<'_>,
+    force: bool,
+) -> Result<(Option<Value>, Managers), Refusal> {
+    let shape = write
+        .versions
+        .shape(write.api_version)
+        .expect("the caller looked it up");
+    let mut managers = reconciled(managers, write);
+    let merged = typed::merge(live, config, shape).map_err(Refusal::Merge)?;
+    let last = managers.get(manager).cloned();
+    let set = typed::field_set(config, shape).recursive_difference(write.reset);
+    let time = last.as_ref().and_then(|last| last.time.clone());
+    managers.insert(
+        manager.clone(),
+        Owned {
+            set,
+            api_version: write.api_version.to_owned(),
+            time,
+        },
+    );
+    let pruned = match &last {
+        Some(last) if !last.set.is_empty() => drop_unclaimed(merged, &managers, last, write),
+        _ => merged,
+    };
+    let comparison = typed::compare_objects(live, &pruned, shape).without(write.reset);
+    let managers =
+        settle(live, &pruned, managers, Some(manager), &comparison, write, force).map_err(Refusal::Conflicts)?;
+    let unchanged = path::compare(live, &pruned).is_eq();
+    Ok(((!unchanged).then_some(pruned), managers))
+}
+
+/// Drops what the manager claimed last time and nobody claims now.
+fn drop_unclaimed(merged: Value, managers: &Managers, last: &Owned, write: Write<'_>) -> Value {
+    let Some(last_shape) = write.versions.shape(&last.api_version) else {
+        return merged;
+    };
+    let merged = write.versions.convert(&merged, &last.api_version);
+    let last_set = last.set.with_named_fields(Some(last_shape));
+    let mut pruned = typed::remove(&merged, &last_set, last_shape);
+
+    // What others claim comes back, version by version, the one at hand first.
+    let mut by_version: BTreeMap<&str, Set> = BTreeMap::new();
+    for owned in managers.values() {
+        let set = by_version.entry(&owned.api_version).or_default();
+        *set = set.union(&owned.set);
+    }
+    let mut versions: Vec<&str> = by_version.keys().copied().collect();
+    versions.sort_by_key(|version| *version != last.api_version);
+    let mut current = merged.clone();
+    for version in versions {
+        let Some(shape) = write.versions.shape(version) else {
+            continue;
+        };
+        current = write.versions.convert(&current, version);
+        pruned = write.versions.convert(&pruned, version);
+        let named = |set: &Set| set.with_named_fields(Some(shape));
+        let there = named(&typed::field_set(&current, shape));
+        let keep = named(&typed::field_set(&pruned, shape)).union(&named(&by_version[version]));
+        pruned = typed::remove(&current, &there.difference(&keep), shape);
+    }
+
+    // And what nobody owned before or now was never the manager's to drop.
+    let pruned = write.versions.convert(&pruned, &last.api_version);
+    let named = |set: &Set| set.with_named_fields(Some(last_shape));
+    let gone = named(&typed::field_set(&merged, last_shape)).difference(&named(&typed::field_set(&pruned, last_shape)));
+    let object = typed::remove(&merged, &gone.intersection(&last_set), last_shape);
+    write.versions.convert(&object, write.api_version)
+}
+
+/// Takes changed fields from the managers who owned them, or reports the conflicts.
+fn settle(
+    old: &Value,
+    new: &Value,
+    mut managers: Managers,
+    writer: Option<&Manager>,
+    comparison: &Comparison,
+    write: Write<'_>,
+    force: bool,
+) -> Result<Managers, Conflicts> {
+    let mut comparisons: BTreeMap<String, Option<Comparison>> = BTreeMap::new();
+    comparisons.insert(write.api_version.to_owned(), Some(comparison.clone()));
+    let mut conflicts: Conflicts = Vec::new();
+    let mut changes: Vec<(Manager, Option<Set>)> = Vec::new();
+    for (manager, owned) in &managers {
+        if Some(manager) == writer {
+            continue;
+        }
+        let comparison = comparisons.entry(owned.api_version.clone()).or_insert_with(|| {
+            let shape = write.versions.shape(&owned.api_version)?;
+            let old = write.versions.convert(old, &owned.api_version);
+            let new = write.versions.convert(new, &owned.api_version);
+            Some(typed::compare_objects(&old, &new, shape).without(write.reset))
+        });
+        let Some(comparison) = comparison else {
+            changes.push((manager.clone(), None)); // a version nobody serves any more
+            continue;
+        };
+        let taken = owned.set.intersection(&comparison.modified.union(&comparison.added));
+        conflicts.extend(taken.paths().into_iter().map(|path| (manager.clone(), path)));
+        changes.push((
+            manager.clone(),
+            Some(owned.set.difference(&taken).difference(&comparison.removed)),
+        ));
+    }
+    if !force && !conflicts.is_empty() {
+        return Err(conflicts);
+    }
+    for (manager, set) in changes {
+        match (set, managers.get_mut(&manager)) {
+            (Some(set), Some(owned)) => owned.set = set,
+            _ => {
+                managers.remove(&manager);
+            }
+        }
+    }
+    managers.retain(|_, owned| !owned.set.is_empty());
+    Ok(managers)
+}
+
+fn reconciled(mut managers: Managers, write: Write<'_>) -> Managers {
+    managers.retain(|_, owned| write.versions.shape(&owned.api_version).is_some());
+    for owned in managers.values_mut() {
+        if let Some(shape) = write.versions.shape(&owned.api_version) {
+            owned.set = typed::reconcile(&owned.set, shape);
+        }
+    }
+    managers
+}
+
+/// What the server sets itself is nobody's.
+fn always_unowned() -> Set {
+    let mut paths: Vec<Vec<&str>> = vec![vec!["apiVersion"], vec!["kind"], vec!["metadata"]];
+    for name in [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ] {
+        paths.push(vec!["metadata", name]);
+    }
+    Set::of_fields(paths)
+}
+
+fn strip_metadata(managers: &mut Managers, manager: &Manager) {
+    if let Some(owned) = managers.get_mut(manager) {
+        owned.set = owned.set.difference(&always_unowned());
+        if owned.set.is_empty() {
+            managers.remove(manager);
+        }
+    }
+}
+
+fn conflict_error(conflicts: &Conflicts) -> ApplyError {
+    let causes = conflicts.iter().map(|(manager, path)| Cause {
+        message: format!("conflict with {}", manager.describe()),
+        field: path::display(path),
+    });
+    let message = match conflicts.as_slice() {
+        [(manager, path)] => {
+            format!(
+                "Apply failed with 1 conflict: conflict with {}: {}",
+                manager.describe(),
+                path::display(path)
+            )
+        }
+        many => {
+            let mut lines = Vec::new();
+            let mut last = None;
+            for (manager, path) in many {
+                if last != Some(manager) {
+                    lines.push(format!("conflicts with {}:", manager.describe()));
+                    last = Some(manager);
+                }
+                lines.push(format!("- {}", path::display(path)));
+            }
+            format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
+        }
+    };
+    ApplyError::Conflict {
+        message,
+        causes: causes.collect(),
+    }
+}
+
+fn describe(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!(
+        "{}/{}; {}, Kind={}",
+        text(&object["metadata"]["namespace"]),
+        text(&object["metadata"]["name"]),
+        text(&object["apiVersion"]),
+        text(&object["kind"]),
+    )
+}
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+fn last_applied(object: &Value) -> Option<&str> {
+    object["metadata"]["annotations"][LAST_APPLIED]
+        .as_str()
+        .filter(|text| !text.is_empty())
+}
+
+fn lenient_live(live: &Value, write: Write<'_>) -> Option<String> {
+    (write.manager == "kubectl")
+        .then(|| last_applied(live).map(str::to_owned))
+        .flatten()
+}
+
+/// Conflicts about what `kubectl apply` of old set and nobody changed since are none; the others come back.
+fn kubectl_owns(conflicts: &Conflicts, last: Option<&str>, live: &Value, write: Write<'_>) -> Result<(), Conflicts> {
+    let allowed = (|| {
+        let last: Value = serde_json::from_str(last?).ok()?;
+        let shape = write.versions.shape(write.api_version)?;
+        if last["apiVersion"].as_str() != Some(write.api_version) {
+            return None;
+        }
+        typed::check(&last, shape, Duplicates::Refused).ok()?;
+        let comparison = typed::compare_objects(&last, live, shape);
+        let set = typed::field_set(&last, shape);
+        Some(
+            set.difference(&comparison.modified)
+                .difference(&comparison.added)
+                .difference(&comparison.removed),
+        )
+    })();
+    let Some(allowed) = allowed else {
+        return Err(conflicts.clone());
+    };
+    let rest: Conflicts = conflicts
+        .iter()
+        .filter(|(_, path)| !allowed.has(path))
+        .cloned()
+        .collect();
+    if rest.is_empty() { Ok(()) } else { Err(rest) }
+}
+
+/// Whoever moves from client-side to server-side apply keeps the annotation true, so that he can go back.
+fn refresh_last_applied(object: &mut Value, config: &Value) {
+    if last_applied(object).is_none() {
+        return;
+    }
+    let mut config = config.clone();
+    if let Some(metadata) = config.get_mut("metadata").and_then(Value::as_object_mut) {
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.shift_remove(LAST_APPLIED);
+            if annotations.is_empty() {
+                metadata.shift_remove("annotations");
+            }
+        }
+    }
+    object["metadata"]["annotations"][LAST_APPLIED] = format!("{}\n", crate::go::marshal(&config)).into();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! Sets of fields: what one manager owns of an object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::path::Element;
+use crate::shape::Shape;
+
+/// A set of paths. A path and those below it are members independently: owning `spec` is not owning `spec.replicas`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    members: BTreeSet<Element>,
+    children: BTreeMap<Element, Set>,
+}
+
+impl Set {
+    /// A set of paths of plain fields, such as `[["status"], ["metadata", "name"]]`.
+    pub fn of_fields<'a, P: AsRef<[&'a str]>>(paths: impl IntoIterator<Item = P>) -> Self {
+        let mut set = Self::default();
+        for path in paths {
+            let path: Vec<Element> = path.as_ref().iter().map(|name| Element::field(name)).collect();
+            set.insert(&path);
+        }
+        set
+    }
+
+    /// Reads a `fieldsV1`.
+    pub fn parse(value: &Value) -> Result<Self, String> {
+        let fields = value.as_object().ok_or("fieldsV1 must be an object")?;
+        let mut set = Self::default();
+        for (name, value) in fields {
+            if name == "." {
+                return Err("the root of a set cannot be its own member".to_owned());
+            }
+            let element = Element::parse(name)?;
+            let below = value.as_object().ok_or("fieldsV1 must consist of objects")?;
+            let mut inner = below.clone();
+            let member = inner.shift_remove(".").is_some() || below.is_empty();
+            let child = Self::parse(&Value::Object(inner))?;
+            if member {
+                set.members.insert(element.clone());
+            }
+            if !child.is_empty() {
+                set.children.insert(element, child);
+            }
+        }
+        Ok(set)
+    }
+
+    /// Writes a `fieldsV1`.
+    pub fn wire(&self) -> Value {
+        let mut out = Map::new();
+        let elements: BTreeSet<&Element> = self.members.iter().chain(self.children.keys()).collect();
+        for element in elements {
+            let value = match self.children.get(element) {
+                None => Value::Object(Map::new()),
+                Some(child) => {
+                    let mut inside = Map::new();
+                    if self.members.contains(element) {
+                        inside.insert(".".to_owned(), Value::Object(Map::new()));
+                    }
+                    if let Value::Object(fields) = child.wire() {
+                        inside.extend(fields);
+                    }
+                    Value::Object(inside)
+                }
+            };
+            out.insert(element.wire(), value);
+        }
+        Value::Object(out)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.children.values().all(Self::is_empty)
+    }
+
+    pub fn insert(&mut self, path: &[Element]) {
+        match path {
+            [] => {}
+            [last] => {
+                self.members.insert(last.clone());
+            }
+            [first, rest @ ..] => self.children.entry(first.clone()).or_default().insert(rest),
+        }
+    }
+
+    pub fn has(&self, path: &[Element]) -> bool {
+        match path {
+            [] => false,
+            [last] => self.members.contains(last),
+            [first, rest @ ..] => self.children.get(first).is_some_and(|child| child.has(rest)),
+        }
+    }
+
+    pub(crate) fn has_member(&self, element: &Element) -> bool {
+        self.members.contains(element)
+    }
+
+    pub(crate) fn child(&self, element: &Element) -> Option<&Self> {
+        self.children.get(element).filter(|child| !child.is_empty())
+    }
+
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Element> {
+        self.members.iter()
+    }
+
+    pub(crate) fn children(&self) -> impl Iterator<Item = (&Element, &Self)> {
+        self.children.iter()
+    }
+
+    pub fn union(&self, other: &Self) -> Self {
+        let mut out = self.clone();
+        out.members.extend(other.members.iter().cloned());
+        for (element, child) in &other.children {
+            let merged = match out.children.get(element) {
+                Some(mine) => mine.union(child),
+                None => child.clone(),
+            };
+            out.children.insert(element.clone(), merged);
+        }
+        out
+    }
+
+    pub fn intersection(&self, other: &Self) -> Self {
+        let members = self.members.intersection(&other.members).cloned().collect();
+        let children = self.children.iter().filter_map(|(element, child)| {
+            let both = child.intersection(other.children.get(element)?);
+            (!both.is_empty()).then(|| (element.clone(), both))
+        });
+        Self {
+            members,
+            children: children.collect(),
+        }
+    }
+
+    /// Without the members of the other set; what is below them stays.
+    pub fn difference(&self, other: &Self) -> Self {
+        let members = self.members.difference(&other.members).cloned().collect();
+        let children = self.children.iter().filter_map(|(element, child)| {
+            let rest = match other.children.get(element) {
+                Some(other) => child.difference(other),
+                None => child.clone(),
+            };
+            (!rest.is_empty()).then(|| (element.clone(), rest))
+        });
+        Self {
+            members,
+            children: children.collect(),
+        }
+    }
+
+    /// Without the members of the other set and all that is below them.
+    pub fn recursive_difference(&self, other: &Self) -> Self {
+        let members = self.members.difference(&other.members).cloned().collect();
+        let children = self
+            .children
+            .iter()
+            .filter(|(element, _)| !other.members.contains(element));
+        let children = children.filter_map(|(element, child)| {
+            let rest = match other.children.get(element) {
+                Some(other) => child.recursive_difference(other),
+                None => child.clone(),
+            };
+            (!rest.is_empty()).then(|| (element.clone(), rest))
+        });
+        Self {
+            members,
+            children: children.collect(),
+        }
+    }
+
+    /// With every struct field on the way to a member: usually a set has only leaves of those.
+    pub(crate) fn with_named_fields(&self, shape: Option<Shape<'_>>) -> Self {
+        let map = shape.and_then(Shape::map);
+        let list = shape.and_then(Shape::list);
+        let mut out = self.clone();
+        for (element, child) in &self.children {
+            let below = match element {
+                Element::Field(name) => {
+                    if map.is_some_and(|map| map.field(name).is_some()) {
+                        out.members.insert(element.clone());
+                    }
+                    map.and_then(|map| map.under(name))
+                }
+                Element::Key(_) => list.map(|list| list.element),
+                Element::Value(_) | Element::Index(_) => None,
+            };
+            out.children.insert(element.clone(), child.with_named_fields(below));
+        }
+        out
+    }
+
+    /// All members, parents before what is below them.
+    pub fn paths(&self) -> Vec<Vec<Element>> {
+        let mut out = Vec::new();
+        self.collect(&mut Vec::new(), &mut out);
+        out
+    }
+
+    fn collect(&self, prefix: &mut Vec<Element>, out: &mut Vec<Vec<Element>>) {
+        for element in &self.members {
+            let mut path = prefix.clone();
+            path.push(element.clone());
+            out.push(path);
+        }
+        for (element, child) in &self.children {
+            prefix.push(element.clone());
+            child.collect(prefix, out);
+            prefix.pop();
+        }
+    }
+}

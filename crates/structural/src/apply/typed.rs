@@ -1,0 +1,629 @@
+//! Objects with their shapes: validation, field sets, comparison, merging, removal.
+
+use serde_json::{Map, Value};
+
+use super::path::{Element, compare, display};
+use super::set::Set;
+use crate::go;
+use crate::shape::{ListRelation, ListShape, MapRelation, MapShape, Scalar, Shape};
+
+/// How a value is to be taken: what it is, where the shape allows that, else what the shape would rather have.
+#[derive(Clone, Copy)]
+enum Kind<'a> {
+    Map(MapShape<'a>),
+    Scalar(Scalar),
+    List(ListShape<'a>),
+    Nothing,
+}
+
+impl Kind<'_> {
+    fn same(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+fn kind<'a>(shape: Option<Shape<'a>>, value: Option<&Value>) -> Kind<'a> {
+    let Some(shape) = shape else { return Kind::Nothing };
+    match value {
+        Some(Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            if let Some(scalar) = shape.scalar() {
+                return Kind::Scalar(scalar);
+            }
+        }
+        Some(Value::Array(_)) => {
+            if let Some(list) = shape.list() {
+                return Kind::List(list);
+            }
+        }
+        Some(Value::Object(_)) => {
+            if let Some(map) = shape.map() {
+                return Kind::Map(map);
+            }
+        }
+        Some(Value::Null) | None => {}
+    }
+    if let Some(map) = shape.map() {
+        Kind::Map(map)
+    } else if let Some(scalar) = shape.scalar() {
+        Kind::Scalar(scalar)
+    } else if let Some(list) = shape.list() {
+        Kind::List(list)
+    } else {
+        Kind::Nothing
+    }
+}
+
+/// The step into an element of a list that has such steps.
+fn element_of(list: ListShape<'_>, item: &Value) -> Result<Element, String> {
+    match list.relation {
+        ListRelation::Atomic => Err("invalid indexing of non-associative list".to_owned()),
+        ListRelation::Set => match item {
+            Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
+            Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
+            Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+            scalar => Ok(Element::Value(scalar.clone())),
+        },
+        ListRelation::Keyed(keys) => {
+            let fields = match item {
+                Value::Object(fields) => fields,
+                Value::Null => {
+                    return Err("associative list with keys may not have a null element".to_owned());
+                }
+                _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+            };
+            let map = list.element.map();
+            let mut key = Vec::new();
+            for name in keys {
+                let default = || {
+                    map.and_then(|map| map.field(name))
+                        .and_then(|field| field.default.clone())
+                };
+                if let Some(value) = fields.get(name).cloned().or_else(default) {
+                    key.push((name.clone(), value));
+                }
+            }
+            if key.is_empty() {
+                let keys: Vec<String> = keys.iter().map(|key| go::quote(key)).collect();
+                return Err(format!(
+                    "associative list with keys has an element that omits all key fields [{}] (and doesn't have \
+                     default values for any key fields)",
+                    keys.join(" ")
+                ));
+            }
+            key.sort_by(|a, b| a.0.cmp(&b.0));
+            Ok(Element::Key(key))
+        }
+    }
+}
+
+/// Whether a list of type `map` or `set` may hold the same element twice: live objects may, what is applied may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duplicates {
+    Allowed,
+    Refused,
+}
+
+/// Checks that a value has its shape; the errors are those users see.
+pub(crate) fn check(value: &Value, shape: Shape<'_>, duplicates: Duplicates) -> Result<(), String> {
+    let mut errors = Vec::new();
+    check_node(value, Some(shape), duplicates, &mut Vec::new(), &mut errors);
+    match errors.as_slice() {
+        [] => Ok(()),
+        [only] => Err(only.clone()),
+        many => Err(format!(
+            "errors:\n{}",
+            many.iter()
+                .map(|error| format!("  {error}"))
+                .collect::<Vec<_>>()
+                .join("\n")
+        )),
+    }
+}
+
+fn check_node(
+    value: &Value,
+    shape: Option<Shape<'_>>,
+    duplicates: Duplicates,
+    path: &mut Vec<Element>,
+    errors: &mut Vec<String>,
+) {
+    let mut wrong = |path: &[Element], what: String| {
+        let place = display(path);
+        errors.push(if place.is_empty() {
+            what
+        } else {
+            format!("{place}: {what}")
+        });
+    };
+    match kind(shape, Some(value)) {
+        Kind::Nothing => wrong(path, "schema error: invalid atom: inlined".to_owned()),
+        Kind::Scalar(scalar) => {
+            if let Some(what) = scalar_problem(scalar, value) {
+                wrong(path, what);
+            }
+        }
+        Kind::List(list) => match value {
+            Value::Null => {}
+            Value::Array(items) => {
+                let mut seen = std::collections::BTreeSet::new();
+                for (at, item) in items.iter().enumerate() {
+                    let step = if *list.relation == ListRelation::Atomic {
+                        Element::Index(i64::try_from(at).unwrap_or(i64::MAX))
+                    } else {
+                        match element_of(list, item) {
+                            Ok(step) => step,
+                            Err(what) => {
+                                let place = display(path);
+                                errors.push(format!("{place}: element {at}: {what}"));
+                                return;
+                            }
+                        }
+                    };
+                    let fresh = *list.relation == ListRelation::Atomic || seen.insert(step.clone());
+                    if !fresh && duplicates == Duplicates::Refused {
+                        errors.push(format!("{}: duplicate entries for key {step}", display(path)));
+                    }
+                    path.push(step);
+                    check_node(item, Some(list.element), duplicates, path, errors);
+                    path.pop();
+                }
+            }
+            other => wrong(path, format!("expected list, got &{{{}}}", go::display(other))),
+        },
+        Kind::Map(map) => match value {
+            Value::Null => {}
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    path.push(Element::field(name));
+                    match map.under(name) {
+                        Some(under) => check_node(value, Some(under), duplicates, path, errors),
+                        None => {
+                            errors.push(format!("{}: field not declared in schema", display(path)));
+                            path.pop();
+                            return;
+                        }
+                    }
+                    path.pop();
+                }
+            }
+            other => wrong(path, format!("expected map, got &{{{}}}", go::display(other))),
+        },
+    }
+}
+
+fn scalar_problem(scalar: Scalar, value: &Value) -> Option<String> {
+    if value.is_null() {
+        return None;
+    }
+    let shown = go::display(value);
+    match scalar {
+        Scalar::Int32 | Scalar::Int64 | Scalar::Integer | Scalar::Number if !value.is_number() => {
+            Some(format!("expected numeric (int or float), got {}", go::type_name(value)))
+        }
+        Scalar::String | Scalar::Bytes if !value.is_string() => {
+            let shown = match value {
+                Value::Number(_) | Value::Bool(_) => shown,
+                other => format!("{}({})", go::type_name(other), go::display(other)),
+            };
+            Some(format!(
+                "expected string, got &value.valueUnstructured{{Value:{shown}}}"
+            ))
+        }
+        Scalar::Boolean if !value.is_boolean() => Some(format!("expected boolean, got &{{{shown}}}")),
+        Scalar::Untyped | Scalar::DateTime if value.is_array() || value.is_object() => {
+            Some(format!("expected any scalar, got &{{{shown}}}"))
+        }
+        _ => None,
+    }
+}
+
+/// The fields an applied configuration claims.
+pub(crate) fn field_set(value: &Value, shape: Shape<'_>) -> Set {
+    let mut set = Set::default();
+    collect(value, Some(shape), &mut Vec::new(), &mut set);
+    set
+}
+
+fn collect(value: &Value, shape: Option<Shape<'_>>, path: &mut Vec<Element>, set: &mut Set) {
+    match kind(shape, Some(value)) {
+        Kind::Nothing => {}
+        Kind::Scalar(_) => set.insert(path),
+        Kind::List(list) => {
+            if *list.relation == ListRelation::Atomic {
+                set.insert(path);
+                return;
+            }
+            let Value::Array(items) = value else { return };
+            let steps: Vec<Option<Element>> = items.iter().map(|item| element_of(list, item).ok()).collect();
+            for (at, item) in items.iter().enumerate() {
+                let Some(step) = &steps[at] else { continue };
+                let repeated = steps.iter().filter(|other| other.as_ref() == Some(step)).count() > 1;
+                path.push(step.clone());
+                if !repeated {
+                    collect(item, Some(list.element), path, set);
+                }
+                set.insert(path);
+                path.pop();
+            }
+        }
+        Kind::Map(map) => {
+            if map.relation == MapRelation::Atomic {
+                set.insert(path);
+                return;
+            }
+            let Value::Object(fields) = value else { return };
+            for (name, value) in fields {
+                path.push(Element::field(name));
+                collect(value, map.under(name), path, set);
+                let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                if empty || map.field(name).is_none() {
+                    set.insert(path);
+                }
+                path.pop();
+            }
+        }
+    }
+}
+
+/// What changed from one object to another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Comparison {
+    pub(crate) added: Set,
+    pub(crate) modified: Set,
+    pub(crate) removed: Set,
+}
+
+impl Comparison {
+    pub(crate) fn without(mut self, reset: &Set) -> Self {
+        self.added = self.added.recursive_difference(reset);
+        self.modified = self.modified.recursive_difference(reset);
+        self.removed = self.removed.recursive_difference(reset);
+        self
+    }
+}
+
+pub(crate) fn compare_objects(old: &Value, new: &Value, shape: Shape<'_>) -> Comparison {
+    let mut comparison = Comparison::default();
+    compare_node(Some(old), Some(new), Some(shape), &mut Vec::new(), &mut comparison);
+    comparison
+}
+
+fn compare_node(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    shape: Option<Shape<'_>>,
+    path: &mut Vec<Element>,
+    out: &mut Comparison,
+) {
+    let (old_kind, new_kind) = (kind(shape, old), kind(shape, new));
+    let leaf = match (old, new) {
+        (None, None) => return,
+        (Some(_), None) => compare_as(old_kind, old, new, path, out),
+        (None, Some(_)) => compare_as(new_kind, old, new, path, out),
+        (Some(_), Some(_)) if old_kind.same(&new_kind) => compare_as(new_kind, old, new, path, out),
+        (Some(_), Some(_)) => {
+            compare_as(old_kind, old, new, path, out);
+            compare_as(new_kind, old, new, path, out)
+        }
+    };
+    if !leaf {
+        if old.is_none() {
+            out.added.insert(path);
+        } else if new.is_none() {
+            out.removed.insert(path);
+        }
+    }
+}
+
+/// Compares two values as one kind; says whether it took them as leaves.
+fn compare_as(
+    kind: Kind<'_>,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    path: &mut Vec<Element>,
+    out: &mut Comparison,
+) -> bool {
+    match kind {
+        Kind::Nothing => false,
+        Kind::Scalar(_) => {
+            compare_leaf(old, new, path, out);
+            true
+        }
+        Kind::List(list) => {
+            let items = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+            let (old_items, new_items) = (items(old), items(new));
+            if *list.relation == ListRelation::Atomic || (old_items.is_empty() && new_items.is_empty()) {
+                compare_leaf(old, new, path, out);
+                return true;
+            }
+            compare_lists(list, &old_items, &new_items, path, out);
+            false
+        }
+        Kind::Map(map) => {
+            let empty = Map::new();
+            let old_fields = old.and_then(Value::as_object).unwrap_or(&empty);
+            let new_fields = new.and_then(Value::as_object).unwrap_or(&empty);
+            if map.relation == MapRelation::Atomic || (old_fields.is_empty() && new_fields.is_empty()) {
+                compare_leaf(old, new, path, out);
+                return true;
+            }
+            let added = new_fields.keys().filter(|name| !old_fields.contains_key(*name));
+            for name in old_fields.keys().chain(added) {
+                path.push(Element::field(name));
+                compare_node(old_fields.get(name), new_fields.get(name), map.under(name), path, out);
+                path.pop();
+            }
+            false
+        }
+    }
+}
+
+fn compare_leaf(old: Option<&Value>, new: Option<&Value>, path: &[Element], out: &mut Comparison) {
+    match (old, new) {
+        (None, Some(_)) => out.added.insert(path),
+        (Some(_), None) => out.removed.insert(path),
+        (Some(old), Some(new)) if compare(old, new).is_ne() => out.modified.insert(path),
+        _ => {}
+    }
+}
+
+fn compare_lists(list: ListShape<'_>, old: &[Value], new: &[Value], path: &mut Vec<Element>, out: &mut Comparison) {
+    let mut steps: Vec<Element> = Vec::new();
+    let mut sides: std::collections::BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = std::collections::BTreeMap::new();
+    for (items, newer) in [(old, false), (new, true)] {
+        for item in items {
+            let Ok(step) = element_of(list, item) else { continue };
+            if !sides.contains_key(&step) {
+                steps.push(step.clone());
+            }
+            let side = sides.entry(step).or_default();
+            if newer { side.1.push(item) } else { side.0.push(item) }
+        }
+    }
+    for step in steps {
+        let (old, new) = &sides[&step];
+        path.push(step);
+        match (old.as_slice(), new.as_slice()) {
+            ([] | [_], [] | [_]) => {
+                compare_node(
+                    old.first().copied(),
+                    new.first().copied(),
+                    Some(list.element),
+                    path,
+                    out,
+                );
+            }
+            ([_, _, ..], [_, _, ..]) => {
+                if old.len() != new.len() || old.iter().zip(new).any(|(old, new)| compare(old, new).is_ne()) {
+                    out.modified.insert(path);
+                }
+            }
+            ([_, _, ..], rest) => {
+                compare_node(None, rest.first().copied(), Some(list.element), path, out);
+                out.removed.insert(path);
+            }
+            (rest, [_, _, ..]) => {
+                compare_node(rest.first().copied(), None, Some(list.element), path, out);
+                out.added.insert(path);
+            }
+        }
+        path.pop();
+    }
+}
+
+/// Merges an applied configuration into the live object. The order of keyed lists is that of the configuration, with the
+/// live object's other elements in between, where they were.
+pub(crate) fn merge(live: &Value, config: &Value, shape: Shape<'_>) -> Result<Value, String> {
+    let merged = merge_node(Some(live), Some(config), Some(shape))?;
+    Ok(merged.unwrap_or_else(|| Value::Object(Map::new())))
+}
+
+fn merge_node(live: Option<&Value>, config: Option<&Value>, shape: Option<Shape<'_>>) -> Result<Option<Value>, String> {
+    let by = if config.is_some() {
+        kind(shape, config)
+    } else {
+        kind(shape, live)
+    };
+    let leaf = || Ok(config.or(live).cloned());
+    match by {
+        Kind::Nothing | Kind::Scalar(_) => leaf(),
+        Kind::List(list) => {
+            let items = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+            let (live_items, config_items) = (items(live), items(config));
+            if *list.relation == ListRelation::Atomic || (live_items.is_empty() && config_items.is_empty()) {
+                return leaf();
+            }
+            let merged = merge_lists(list, &live_items, &config_items)?;
+            Ok((!merged.is_empty()).then_some(Value::Array(merged)))
+        }
+        Kind::Map(map) => {
+            let empty = Map::new();
+            let live_fields = live.and_then(Value::as_object).unwrap_or(&empty);
+            let config_fields = config.and_then(Value::as_object).unwrap_or(&empty);
+            if map.relation == MapRelation::Atomic || (live_fields.is_empty() && config_fields.is_empty()) {
+                return leaf();
+            }
+            let mut out = Map::new();
+            let new = config_fields.keys().filter(|name| !live_fields.contains_key(*name));
+            for name in live_fields.keys().chain(new) {
+                if let Some(value) = merge_node(live_fields.get(name), config_fields.get(name), map.under(name))? {
+                    out.insert(name.clone(), value);
+                }
+            }
+            Ok((!out.is_empty()).then_some(Value::Object(out)))
+        }
+    }
+}
+
+fn merge_lists(list: ListShape<'_>, live: &[Value], config: &[Value]) -> Result<Vec<Value>, String> {
+    let steps = |items: &[Value]| -> Result<Vec<Element>, String> {
+        let steps = items.iter().enumerate();
+        steps
+            .map(|(at, item)| element_of(list, item).map_err(|what| format!("element {at}: {what}")))
+            .collect()
+    };
+    let (config_steps, live_steps) = (steps(config)?, steps(live)?);
+    for (at, step) in config_steps.iter().enumerate() {
+        if config_steps[..at].contains(step) {
+            return Err(format!("duplicate entries for key {step}"));
+        }
+    }
+    // A live element that is there twice counts as there, but has no value of its own to merge with.
+    let live_value = |step: &Element| {
+        let mut found = live_steps.iter().enumerate().filter(|(_, other)| *other == step);
+        match (found.next(), found.next()) {
+            (Some((at, _)), None) => Some(&live[at]),
+            (Some(_), Some(_)) => Some(&Value::Null),
+            (None, _) => None,
+        }
+    };
+    let config_value = |step: &Element| {
+        config_steps
+            .iter()
+            .position(|other| other == step)
+            .map(|at| &config[at])
+    };
+    let mut shared = config_steps.iter().filter(|step| live_steps.contains(step));
+    let mut next_shared = shared.next();
+    let mut merged: Vec<&Element> = Vec::new();
+    let mut out = Vec::new();
+    let (mut l, mut r) = (0, 0);
+    while l < live_steps.len() || r < config_steps.len() {
+        if l < live_steps.len() && r < config_steps.len() {
+            let step = &live_steps[l];
+            if *step == config_steps[r] {
+                merged.push(&config_steps[r]);
+                out.extend(merge_node(live_value(step), config_value(step), Some(list.element))?);
+                l += 1;
+                r += 1;
+                next_shared = shared.next();
+                continue;
+            }
+            if config_value(step).is_some() && next_shared.is_some_and(|next| next != step) {
+                l += 1; // it comes where the configuration has it
+                continue;
+            }
+        }
+        if l < live_steps.len() {
+            let step = &live_steps[l];
+            if config_value(step).is_none() {
+                out.extend(merge_node(Some(&live[l]), None, Some(list.element))?);
+                l += 1;
+                continue;
+            }
+            if merged.contains(&step) {
+                l += 1;
+            }
+        }
+        if r < config_steps.len() {
+            let step = &config_steps[r];
+            merged.push(step);
+            out.extend(merge_node(live_value(step), config_value(step), Some(list.element))?);
+            r += 1;
+            if next_shared == Some(step) {
+                next_shared = shared.next();
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Takes the members of a set out of an object.
+pub(crate) fn remove(value: &Value, set: &Set, shape: Shape<'_>) -> Value {
+    remove_node(value, set, Some(shape)).unwrap_or_else(|| Value::Object(Map::new()))
+}
+
+fn remove_node(value: &Value, set: &Set, shape: Option<Shape<'_>>) -> Option<Value> {
+    match (kind(shape, Some(value)), value) {
+        (Kind::Scalar(_), value) => Some(value.clone()),
+        (Kind::List(list), Value::Array(items)) => {
+            if items.is_empty() || *list.relation == ListRelation::Atomic {
+                return None;
+            }
+            let kept: Vec<Value> = items
+                .iter()
+                .filter_map(|item| {
+                    let Ok(step) = element_of(list, item) else {
+                        return Some(item.clone());
+                    };
+                    if set.has_member(&step) {
+                        return None;
+                    }
+                    match set.child(&step) {
+                        Some(below) => Some(remove_node(item, below, Some(list.element)).unwrap_or_default()),
+                        None => Some(item.clone()),
+                    }
+                })
+                .collect();
+            (!kept.is_empty()).then_some(Value::Array(kept))
+        }
+        (Kind::Map(map), Value::Object(fields)) => {
+            if fields.is_empty() || map.relation == MapRelation::Atomic {
+                return None;
+            }
+            let mut kept = Map::new();
+            for (name, value) in fields {
+                let step = Element::field(name);
+                if set.has_member(&step) {
+                    continue;
+                }
+                let value = match set.child(&step) {
+                    Some(below) => remove_node(value, below, map.under(name)).unwrap_or_default(),
+                    None => value.clone(),
+                };
+                kept.insert(name.clone(), value);
+            }
+            (!kept.is_empty()).then_some(Value::Object(kept))
+        }
+        _ => None,
+    }
+}
+
+/// Brings a set in line with a shape that changed: what became atomic is owned as a whole.
+pub(crate) fn reconcile(set: &Set, shape: Shape<'_>) -> Set {
+    let mut whole = Set::default();
+    find_atomic(set, false, Some(shape), &mut Vec::new(), &mut whole);
+    if whole.is_empty() {
+        set.clone()
+    } else {
+        set.recursive_difference(&whole).union(&whole)
+    }
+}
+
+fn find_atomic(set: &Set, owned_whole: bool, shape: Option<Shape<'_>>, path: &mut Vec<Element>, whole: &mut Set) {
+    match kind(shape, None) {
+        Kind::Nothing | Kind::Scalar(_) => {}
+        Kind::Map(_) if shape.is_none_or(Shape::is_untyped) => {}
+        Kind::Map(map) if map.relation == MapRelation::Atomic => {
+            if !owned_whole && !set.is_empty() && !path.is_empty() {
+                whole.insert(path);
+            }
+        }
+        Kind::List(list) if *list.relation == ListRelation::Atomic => {
+            if !owned_whole && !path.is_empty() {
+                whole.insert(path);
+            }
+        }
+        kind => {
+            let below = |step: &Element| match (&kind, step) {
+                (Kind::Map(map), Element::Field(name)) => map.under(name),
+                (Kind::List(list), _) => Some(list.element),
+                _ => None,
+            };
+            let only_children = set
+                .children()
+                .filter(|(step, _)| !set.has_member(step))
+                .map(|(step, child)| (step, Some(child), false));
+            let members = set
+                .members()
+                .map(|step| (step, set.child(step), set.child(step).is_none()));
+            let nothing = Set::default();
+            for (step, child, owned_whole) in only_children.chain(members).collect::<Vec<_>>() {
+                let Some(shape) = below(step) else { continue };
+                path.push(step.clone());
+                find_atomic(child.unwrap_or(&nothing), owned_whole, Some(shape), path, whole);
+                path.pop();
+            }
+        }
+    }
+}
