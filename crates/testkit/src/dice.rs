@@ -9,7 +9,7 @@ impl Dice {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,7 +19,7 @@ impl Dice {
 
     /// Uniform in `0..n`. The bias of multiply-and-shift is below 2^-50 for the sizes used here.
     pub fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
+        ((u128::from(self.draw()) * n as u128) >> 64) as usize
     }
 
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_seed_fixes_the_sequence_and_draws_are_even() {
-        assert_eq!(Dice::new(7).next(), Dice::new(7).next());
+        assert_eq!(Dice::new(7).draw(), Dice::new(7).draw());
         let mut dice = Dice::new(42);
         let mut seen = [0_usize; 7];
         for _ in 0..7000 {
