@@ -58,10 +58,7 @@ impl InstanceType {
     /// make negative.
     pub fn allocatable(&self) -> Resources {
         let mut allocatable = self.capacity.minus(&self.overhead.total());
-        let huge = self
-            .capacity
-            .iter()
-            .filter(|(name, _)| name.starts_with(HUGEPAGES_PREFIX));
+        let huge = self.capacity.iter().filter(|(name, _)| name.starts_with(HUGEPAGES_PREFIX));
         let huge = huge.fold(Quantity::ZERO, |sum, (_, quantity)| sum + quantity);
         if !huge.is_zero() && allocatable.0.contains_key(MEMORY) {
             let left = allocatable.get(MEMORY) - huge;
@@ -73,17 +70,11 @@ impl InstanceType {
 
 impl Offering {
     pub fn zone(&self) -> Option<Arc<str>> {
-        self.requirements
-            .get(ZONE)
-            .pick()
-            .filter(|_| self.requirements.has(ZONE))
+        self.requirements.get(ZONE).pick().filter(|_| self.requirements.has(ZONE))
     }
 
     pub fn capacity_type(&self) -> Option<Arc<str>> {
-        self.requirements
-            .get(CAPACITY_TYPE)
-            .pick()
-            .filter(|_| self.requirements.has(CAPACITY_TYPE))
+        self.requirements.get(CAPACITY_TYPE).pick().filter(|_| self.requirements.has(CAPACITY_TYPE))
     }
 }
 
@@ -92,22 +83,12 @@ mod tests {
     use super::*;
 
     fn list(items: &[(&str, &str)]) -> Resources {
-        items
-            .iter()
-            .map(|(name, text)| (*name, text.parse().unwrap()))
-            .collect()
+        items.iter().map(|(name, text)| (*name, text.parse().unwrap())).collect()
     }
 
     fn with(capacity: &[(&str, &str)], overhead: Overhead) -> Resources {
         let (requirements, offerings) = (Requirements::new(), Vec::new());
-        InstanceType {
-            name: "t".into(),
-            requirements,
-            capacity: list(capacity),
-            overhead,
-            offerings,
-        }
-        .allocatable()
+        InstanceType { name: "t".into(), requirements, capacity: list(capacity), overhead, offerings }.allocatable()
     }
 
     #[test]
@@ -119,10 +100,7 @@ mod tests {
             eviction_threshold: list(&[("memory", "100Mi")]),
         };
         let allocatable = with(&[("cpu", "2"), ("memory", "4Gi"), ("pods", "10")], overhead);
-        assert_eq!(
-            allocatable,
-            list(&[("cpu", "1800m"), ("memory", "2972Mi"), ("pods", "10")])
-        );
+        assert_eq!(allocatable, list(&[("cpu", "1800m"), ("memory", "2972Mi"), ("pods", "10")]));
     }
 
     #[test]

@@ -49,19 +49,10 @@ impl Vocabulary {
             ("beta.kubernetes.io/instance-type", INSTANCE_TYPE),
         ];
         Self {
-            well_known: [
-                NODEPOOL,
-                ZONE,
-                REGION,
-                INSTANCE_TYPE,
-                ARCH,
-                OS,
-                CAPACITY_TYPE,
-                WINDOWS_BUILD,
-            ]
-            .iter()
-            .map(owned)
-            .collect(),
+            well_known: [NODEPOOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD]
+                .iter()
+                .map(owned)
+                .collect(),
             aliases: aliases.iter().map(|(old, new)| (owned(old), owned(new))).collect(),
             restricted_domains: [owned(&KARPENTER_DOMAIN)].into(),
             reservation_id: None,
@@ -85,10 +76,7 @@ impl Vocabulary {
         }
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
         let below = |restricted: &String| {
-            domain == restricted
-                || domain
-                    .strip_suffix(restricted.as_str())
-                    .is_some_and(|rest| rest.ends_with('.'))
+            domain == restricted || domain.strip_suffix(restricted.as_str()).is_some_and(|rest| rest.ends_with('.'))
         };
         key == HOSTNAME || self.restricted_domains.iter().any(below)
     }
@@ -114,9 +102,7 @@ fn is_label_text(text: &str) -> bool {
     bytes.len() <= 63
         && edge(bytes.first())
         && edge(bytes.last())
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
 pub fn is_dns_subdomain(text: &str) -> bool {
@@ -125,9 +111,7 @@ pub fn is_dns_subdomain(text: &str) -> bool {
         let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
         edge(bytes.first())
             && edge(bytes.last())
-            && bytes
-                .iter()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+            && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
     };
     text.len() <= 253 && text.split('.').all(label)
 }
@@ -142,10 +126,7 @@ mod tests {
         let words = Vocabulary::kubernetes();
         for (old, new) in [
             ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
-            (
-                "failure-domain.beta.kubernetes.io/region",
-                "topology.kubernetes.io/region",
-            ),
+            ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
             ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
             ("beta.kubernetes.io/os", "kubernetes.io/os"),
             ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
@@ -196,14 +177,7 @@ mod tests {
 
     #[test]
     fn names_and_values_follow_kubernetes_syntax() {
-        for (key, want) in [
-            ("a", true),
-            ("a.b/c", true),
-            ("A/b", false),
-            ("/b", false),
-            ("a/", false),
-            ("-a", false),
-        ] {
+        for (key, want) in [("a", true), ("a.b/c", true), ("A/b", false), ("/b", false), ("a/", false), ("-a", false)] {
             assert_eq!(is_qualified_name(key), want, "{key}");
         }
         for (value, want) in [("", true), ("a-b", true), ("a b", false), ("a-", false)] {

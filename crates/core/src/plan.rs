@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::labels::Labels;
+use crate::labels::{INSTANCE_TYPE, Labels};
+use crate::pool::Pool;
 use crate::price::MicroUsd;
+use crate::requirement::Requirement;
 use crate::requirements::Requirements;
 use crate::resources::Resources;
 
@@ -27,7 +29,8 @@ pub struct NewNode {
     pub pool: usize,
     /// In `World::pods`.
     pub pods: Vec<usize>,
-    /// The claim's requirements, narrowed by its pods, as they are written to the NodeClaim.
+    /// The claim's requirements, narrowed by its pods. The list of instance types comes on top when the NodeClaim is
+    /// written: [`NewNode::written_requirements`].
     pub requirements: Requirements,
     /// Labels of the NodeClaim: the template's, and custom keys resolved to a value.
     pub labels: Labels,
@@ -154,6 +157,17 @@ pub struct NearestMiss {
     pub from: String,
     pub to: String,
     pub text: String,
+}
+
+impl NewNode {
+    /// What `spec.requirements` of the NodeClaim will say: the narrowed set and the types it may become.
+    pub fn written_requirements(&self, pool: &Pool) -> Requirements {
+        let mut written = self.requirements.clone();
+        let min_values = written.get(INSTANCE_TYPE).min_values;
+        let names = self.instance_types.iter().map(|kind| &*pool.instance_types[*kind].name);
+        written.0.insert(Arc::from(INSTANCE_TYPE), Requirement { min_values, ..Requirement::one_of(names) });
+        written
+    }
 }
 
 impl Plan {

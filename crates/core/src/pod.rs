@@ -130,9 +130,7 @@ pub enum NodePolicy {
 
 impl Pod {
     pub fn owned_by(&self, api_version: &str, kind: &str) -> bool {
-        self.owners
-            .iter()
-            .any(|owner| &*owner.api_version == api_version && &*owner.kind == kind)
+        self.owners.iter().any(|owner| &*owner.api_version == api_version && &*owner.kind == kind)
     }
 
     pub fn is_daemon(&self) -> bool {

@@ -26,11 +26,7 @@ mod tests {
     #[test]
     fn ports_clash_on_equal_or_unspecified_addresses() {
         // covers: SCH-PORT-02
-        let port = |ip: &str, port, protocol: &str| HostPort {
-            ip: ip.into(),
-            port,
-            protocol: protocol.into(),
-        };
+        let port = |ip: &str, port, protocol: &str| HostPort { ip: ip.into(), port, protocol: protocol.into() };
         for (a, b, want) in [
             (port("0.0.0.0", 80, "TCP"), port("10.0.0.1", 80, "TCP"), true),
             (port("::", 80, "TCP"), port("10.0.0.1", 80, "TCP"), true),

@@ -38,31 +38,19 @@ const NANO: i128 = 1_000_000_000;
 const CAP: i128 = i64::MAX as i128 * NANO;
 
 impl Quantity {
-    pub const ZERO: Self = Self {
-        nanos: 0,
-        format: Format::DecimalSi,
-    };
+    pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
 
     pub fn from_units(units: i64) -> Self {
-        Self {
-            nanos: i128::from(units) * NANO,
-            format: Format::DecimalSi,
-        }
+        Self { nanos: i128::from(units) * NANO, format: Format::DecimalSi }
     }
 
     pub fn from_milli(milli: i64) -> Self {
-        Self {
-            nanos: i128::from(milli) * (NANO / 1000),
-            format: Format::DecimalSi,
-        }
+        Self { nanos: i128::from(milli) * (NANO / 1000), format: Format::DecimalSi }
     }
 
     /// Whole bytes, printed with binary suffixes.
     pub fn from_bytes(bytes: i64) -> Self {
-        Self {
-            nanos: i128::from(bytes) * NANO,
-            format: Format::BinarySi,
-        }
+        Self { nanos: i128::from(bytes) * NANO, format: Format::BinarySi }
     }
 
     pub fn from_nanos(nanos: i128, format: Format) -> Self {
@@ -120,9 +108,7 @@ fn parse(text: &str) -> Option<Quantity> {
         b'+' => (false, &text[1..]),
         _ => (false, text),
     };
-    let number_end = rest
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(rest.len());
+    let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
     let (number, suffix) = rest.split_at(number_end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -130,10 +116,7 @@ fn parse(text: &str) -> Option<Quantity> {
     }
     let (format, scale) = suffix_scale(suffix)?;
     let nanos = scaled(whole, fraction, scale).min(CAP);
-    Some(Quantity {
-        nanos: if negative { -nanos } else { nanos },
-        format,
-    })
+    Some(Quantity { nanos: if negative { -nanos } else { nanos }, format })
 }
 
 /// What a suffix multiplies by.
@@ -170,9 +153,7 @@ fn suffix_scale(suffix: &str) -> Option<(Format, Scale)> {
                 return None;
             }
             // Past a few hundred the value is the cap or nothing; clamping keeps the arithmetic small.
-            let exponent = exponent
-                .parse::<i64>()
-                .unwrap_or(if exponent.starts_with('-') { -400 } else { 400 });
+            let exponent = exponent.parse::<i64>().unwrap_or(if exponent.starts_with('-') { -400 } else { 400 });
             Some((Format::DecimalExponent, Scale::Ten(exponent.clamp(-400, 400) as i32)))
         }
     }
@@ -254,11 +235,7 @@ impl fmt::Display for Quantity {
             exponent += 3;
         }
         if self.format == Format::DecimalExponent {
-            return if exponent == 0 {
-                write!(f, "{mantissa}")
-            } else {
-                write!(f, "{mantissa}e{exponent}")
-            };
+            return if exponent == 0 { write!(f, "{mantissa}") } else { write!(f, "{mantissa}e{exponent}") };
         }
         let suffix = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"][((exponent + 9) / 3) as usize];
         write!(f, "{mantissa}{suffix}")
@@ -296,10 +273,7 @@ impl Add for Quantity {
     /// A zero takes the other's format, as in Kubernetes, so sums print like what was summed.
     fn add(self, other: Self) -> Self {
         let format = if self.nanos == 0 { other.format } else { self.format };
-        Self {
-            nanos: self.nanos + other.nanos,
-            format,
-        }
+        Self { nanos: self.nanos + other.nanos, format }
     }
 }
 
@@ -325,10 +299,7 @@ impl SubAssign for Quantity {
 impl Neg for Quantity {
     type Output = Self;
     fn neg(self) -> Self {
-        Self {
-            nanos: -self.nanos,
-            format: self.format,
-        }
+        Self { nanos: -self.nanos, format: self.format }
     }
 }
 

@@ -18,16 +18,8 @@ pub enum Operator {
 }
 
 impl Operator {
-    pub const ALL: [Self; 8] = [
-        Self::In,
-        Self::NotIn,
-        Self::Exists,
-        Self::DoesNotExist,
-        Self::Gt,
-        Self::Lt,
-        Self::Gte,
-        Self::Lte,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist, Self::Gt, Self::Lt, Self::Gte, Self::Lte];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -60,12 +52,7 @@ pub struct Expression {
 impl Expression {
     pub fn new(key: &str, operator: Operator, values: &[&str]) -> Self {
         let values = values.iter().map(|value| Arc::from(*value)).collect();
-        Self {
-            key: Arc::from(key),
-            operator,
-            values,
-            min_values: None,
-        }
+        Self { key: Arc::from(key), operator, values, min_values: None }
     }
 }
 
@@ -84,20 +71,11 @@ pub struct Requirement {
 impl Requirement {
     /// No constraint at all, which is also what an absent key means.
     pub fn any() -> Self {
-        Self {
-            open: true,
-            values: BTreeSet::new(),
-            at_least: None,
-            at_most: None,
-            min_values: None,
-        }
+        Self { open: true, values: BTreeSet::new(), at_least: None, at_most: None, min_values: None }
     }
 
     pub fn absent() -> Self {
-        Self {
-            open: false,
-            ..Self::any()
-        }
+        Self { open: false, ..Self::any() }
     }
 
     pub fn one(value: &str) -> Self {
@@ -105,39 +83,21 @@ impl Requirement {
     }
 
     pub fn one_of<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        Self {
-            open: false,
-            values: values.into_iter().map(Arc::from).collect(),
-            ..Self::any()
-        }
+        Self { open: false, values: values.into_iter().map(Arc::from).collect(), ..Self::any() }
     }
 
     /// From what the user wrote. An operand that is no integer was refused by validation; here it allows nothing.
     pub fn from_expression(expression: &Expression) -> Self {
         let values = || expression.values.iter().cloned().collect();
         let operand = || expression.values.first().and_then(|value| value.parse::<i64>().ok());
-        let any = Self {
-            min_values: expression.min_values,
-            ..Self::any()
-        };
+        let any = Self { min_values: expression.min_values, ..Self::any() };
         let bounded = |at_least: Option<i64>, at_most: Option<i64>| match (at_least, at_most) {
             (None, None) => Self::absent(),
-            (at_least, at_most) => Self {
-                at_least,
-                at_most,
-                ..any.clone()
-            },
+            (at_least, at_most) => Self { at_least, at_most, ..any.clone() },
         };
         match expression.operator {
-            Operator::In => Self {
-                open: false,
-                values: values(),
-                ..any
-            },
-            Operator::NotIn => Self {
-                values: values(),
-                ..any
-            },
+            Operator::In => Self { open: false, values: values(), ..any },
+            Operator::NotIn => Self { values: values(), ..any },
             Operator::Exists => any,
             Operator::DoesNotExist => Self { open: false, ..any },
             Operator::Gt => bounded(operand().and_then(|n| n.checked_add(1)), None),
@@ -186,10 +146,7 @@ impl Requirement {
             (a, b) => a.or(b),
         };
         if crossing(at_least, at_most) {
-            return Self {
-                min_values,
-                ..Self::absent()
-            };
+            return Self { min_values, ..Self::absent() };
         }
         let values: BTreeSet<Arc<str>> = match (self.open, other.open) {
             (true, true) => self.values.union(&other.values).cloned().collect(),
@@ -197,18 +154,8 @@ impl Requirement {
             (false, true) => self.values.difference(&other.values).cloned().collect(),
             (false, false) => self.values.intersection(&other.values).cloned().collect(),
         };
-        let mut result = Self {
-            open: self.open && other.open,
-            values,
-            at_least,
-            at_most,
-            min_values,
-        };
-        let bounds = Self {
-            at_least,
-            at_most,
-            ..Self::any()
-        };
+        let mut result = Self { open: self.open && other.open, values, at_least, at_most, min_values };
+        let bounds = Self { at_least, at_most, ..Self::any() };
         result.values.retain(|value| bounds.within_bounds(value));
         if !result.open {
             (result.at_least, result.at_most) = (None, None);
@@ -225,14 +172,8 @@ impl Requirement {
         }
         match (self.open, other.open) {
             (true, true) => true,
-            (false, _) => self
-                .values
-                .iter()
-                .any(|value| self.allows(value) && other.allows(value)),
-            (true, false) => other
-                .values
-                .iter()
-                .any(|value| self.allows(value) && other.allows(value)),
+            (false, _) => self.values.iter().any(|value| self.allows(value) && other.allows(value)),
+            (true, false) => other.values.iter().any(|value| self.allows(value) && other.allows(value)),
         }
     }
 
@@ -250,10 +191,7 @@ impl Requirement {
         }
         let first = self.at_least.unwrap_or(0).max(0);
         let last = self.at_most.unwrap_or(i64::MAX);
-        (first..=last)
-            .take(self.values.len() + 1)
-            .map(|n| Arc::from(n.to_string()))
-            .find(|value| self.allows(value))
+        (first..=last).take(self.values.len() + 1).map(|n| Arc::from(n.to_string())).find(|value| self.allows(value))
     }
 
     /// As it is written to an API object. Bounds come first; exclusions beside a bound keep an entry of their own, or
@@ -266,11 +204,7 @@ impl Requirement {
             min_values: self.min_values,
         };
         let number = |n: i64| vec![Arc::from(n.to_string())];
-        let mut entries: Vec<_> = self
-            .at_least
-            .map(|n| entry(Operator::Gte, number(n)))
-            .into_iter()
-            .collect();
+        let mut entries: Vec<_> = self.at_least.map(|n| entry(Operator::Gte, number(n))).into_iter().collect();
         entries.extend(self.at_most.map(|n| entry(Operator::Lte, number(n))));
         if entries.is_empty() || !self.values.is_empty() {
             entries.push(entry(self.operator(), self.values.iter().cloned().collect()));

@@ -35,10 +35,7 @@ impl Requirements {
     pub fn from_expressions<'a>(expressions: impl IntoIterator<Item = &'a Expression>, words: &Vocabulary) -> Self {
         let mut set = Self::new();
         for expression in expressions {
-            set.add(
-                words.normalize(&expression.key),
-                Requirement::from_expression(expression),
-            );
+            set.add(words.normalize(&expression.key), Requirement::from_expression(expression));
         }
         set
     }
@@ -78,15 +75,8 @@ impl Requirements {
         let undefined = asked.0.iter().find(|(key, requirement)| {
             !self.0.contains_key(*key) && !may_be_undefined(key) && !requirement.tolerates_absence()
         });
-        let found = Incompatible {
-            undefined: undefined.map(|(key, _)| key.clone()),
-            disjoint: self.disjoint(asked),
-        };
-        if found == Incompatible::default() {
-            Ok(())
-        } else {
-            Err(found)
-        }
+        let found = Incompatible { undefined: undefined.map(|(key, _)| key.clone()), disjoint: self.disjoint(asked) };
+        if found == Incompatible::default() { Ok(()) } else { Err(found) }
     }
 
     /// Whether the keys that both define overlap; keys of one side only are ignored.

@@ -48,12 +48,7 @@ impl Resources {
 
     /// Over this list's resources only: what only `other` names is ignored.
     pub fn minus(&self, other: &Self) -> Self {
-        Self(
-            self.0
-                .iter()
-                .map(|(name, quantity)| (name.clone(), *quantity - other.get(name)))
-                .collect(),
-        )
+        Self(self.0.iter().map(|(name, quantity)| (name.clone(), *quantity - other.get(name))).collect())
     }
 
     /// Whether `self` can be taken out of `available`: nothing available is negative, not even what nobody asks for,
@@ -73,32 +68,18 @@ impl Resources {
 
     /// Element-wise minimum; only resources present in both remain.
     pub fn min(&self, other: &Self) -> Self {
-        let both = self
-            .0
-            .iter()
-            .filter_map(|(name, mine)| Some((name.clone(), (*mine).min(*other.0.get(name)?))));
+        let both = self.0.iter().filter_map(|(name, mine)| Some((name.clone(), (*mine).min(*other.0.get(name)?))));
         Self(both.collect())
     }
 
     pub fn without_zeros(&self) -> Self {
-        Self(
-            self.0
-                .iter()
-                .filter(|(_, quantity)| !quantity.is_zero())
-                .map(|(n, q)| (n.clone(), *q))
-                .collect(),
-        )
+        Self(self.0.iter().filter(|(_, quantity)| !quantity.is_zero()).map(|(n, q)| (n.clone(), *q)).collect())
     }
 }
 
 impl<'a> FromIterator<(&'a str, Quantity)> for Resources {
     fn from_iter<I: IntoIterator<Item = (&'a str, Quantity)>>(items: I) -> Self {
-        Self(
-            items
-                .into_iter()
-                .map(|(name, quantity)| (name.to_owned(), quantity))
-                .collect(),
-        )
+        Self(items.into_iter().map(|(name, quantity)| (name.to_owned(), quantity)).collect())
     }
 }
 
@@ -107,10 +88,7 @@ mod tests {
     use super::*;
 
     fn list(items: &[(&str, &str)]) -> Resources {
-        items
-            .iter()
-            .map(|(name, text)| (*name, text.parse().unwrap()))
-            .collect()
+        items.iter().map(|(name, text)| (*name, text.parse().unwrap())).collect()
     }
 
     #[test]
@@ -132,19 +110,13 @@ mod tests {
     fn subtraction_keeps_the_left_hand_side_only() {
         // covers: SCH-RES-12
         let left = list(&[("cpu", "3"), ("memory", "1Gi")]);
-        assert_eq!(
-            left.minus(&list(&[("cpu", "1"), ("gpu", "4")])),
-            list(&[("cpu", "2"), ("memory", "1Gi")])
-        );
+        assert_eq!(left.minus(&list(&[("cpu", "1"), ("gpu", "4")])), list(&[("cpu", "2"), ("memory", "1Gi")]));
     }
 
     #[test]
     fn maximum_keeps_any_and_minimum_keeps_all() {
         // covers: SCH-RES-18
-        let (a, b) = (
-            list(&[("cpu", "1"), ("memory", "2Gi")]),
-            list(&[("cpu", "2"), ("gpu", "1")]),
-        );
+        let (a, b) = (list(&[("cpu", "1"), ("memory", "2Gi")]), list(&[("cpu", "2"), ("gpu", "1")]));
         let mut larger = a.clone();
         larger.max(&b);
         assert_eq!(larger, list(&[("cpu", "2"), ("memory", "2Gi"), ("gpu", "1")]));

@@ -47,10 +47,7 @@ impl Selector {
 
     /// For an operator that does not exist.
     pub fn invalid() -> Self {
-        Self {
-            expressions: Vec::new(),
-            invalid: true,
-        }
+        Self { expressions: Vec::new(), invalid: true }
     }
 
     pub fn from_labels(labels: &Labels) -> Self {
@@ -79,11 +76,7 @@ impl Selector {
 
 impl SelectorExpression {
     pub fn equals(key: &str, value: &str) -> Self {
-        Self {
-            key: key.to_owned(),
-            operator: SelectorOperator::In,
-            values: vec![value.to_owned()],
-        }
+        Self { key: key.to_owned(), operator: SelectorOperator::In, values: vec![value.to_owned()] }
     }
 
     pub fn matches(&self, labels: &Labels) -> bool {

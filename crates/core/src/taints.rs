@@ -26,9 +26,7 @@ impl Effect {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::NoSchedule, Self::PreferNoSchedule, Self::NoExecute]
-            .into_iter()
-            .find(|e| e.as_str() == text)
+        [Self::NoSchedule, Self::PreferNoSchedule, Self::NoExecute].into_iter().find(|e| e.as_str() == text)
     }
 }
 
@@ -78,21 +76,19 @@ impl Toleration {
             && match self.operator {
                 TolerationOperator::Exists => true,
                 TolerationOperator::Equal => self.value == taint.value,
-                TolerationOperator::Lt => number(&taint.value)
-                    .zip(number(&self.value))
-                    .is_some_and(|(taint, mine)| taint < mine),
-                TolerationOperator::Gt => number(&taint.value)
-                    .zip(number(&self.value))
-                    .is_some_and(|(taint, mine)| taint > mine),
+                TolerationOperator::Lt => {
+                    number(&taint.value).zip(number(&self.value)).is_some_and(|(taint, mine)| taint < mine)
+                }
+                TolerationOperator::Gt => {
+                    number(&taint.value).zip(number(&self.value)).is_some_and(|(taint, mine)| taint > mine)
+                }
             }
     }
 }
 
 /// The first taint that nothing tolerates, whatever its effect: a soft taint blocks until relaxation tolerates it.
 pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
-    taints
-        .iter()
-        .find(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint)))
+    taints.iter().find(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint)))
 }
 
 /// Taints that go away by themselves while a node starts.
@@ -112,20 +108,11 @@ mod tests {
     use super::*;
 
     fn taint(key: &str, value: &str, effect: Effect) -> Taint {
-        Taint {
-            key: key.into(),
-            value: value.into(),
-            effect,
-        }
+        Taint { key: key.into(), value: value.into(), effect }
     }
 
     fn toleration(key: &str, operator: TolerationOperator, value: &str, effect: Option<Effect>) -> Toleration {
-        Toleration {
-            key: key.into(),
-            operator,
-            value: value.into(),
-            effect,
-        }
+        Toleration { key: key.into(), operator, value: value.into(), effect }
     }
 
     #[test]
@@ -138,16 +125,8 @@ mod tests {
             (toleration("a", Equal, "1", None), taint("a", "2", no), false),
             (toleration("a", Equal, "1", None), taint("b", "1", no), false),
             (toleration("a", Exists, "", Some(no)), taint("a", "2", no), true),
-            (
-                toleration("a", Exists, "", Some(Effect::NoExecute)),
-                taint("a", "2", no),
-                false,
-            ),
-            (
-                toleration("", Exists, "", None),
-                taint("a", "2", Effect::PreferNoSchedule),
-                true,
-            ),
+            (toleration("a", Exists, "", Some(Effect::NoExecute)), taint("a", "2", no), false),
+            (toleration("", Exists, "", None), taint("a", "2", Effect::PreferNoSchedule), true),
             (toleration("", Equal, "2", None), taint("a", "2", no), true),
             (toleration("a", Lt, "10", None), taint("a", "9", no), true),
             (toleration("a", Lt, "10", None), taint("a", "10", no), false),
@@ -168,11 +147,7 @@ mod tests {
             ("node.kubernetes.io/not-ready", Effect::PreferNoSchedule, false),
             ("node.kubernetes.io/unreachable", Effect::NoSchedule, true),
             ("node.kubernetes.io/unreachable", Effect::NoExecute, false),
-            (
-                "node.cloudprovider.kubernetes.io/uninitialized",
-                Effect::NoSchedule,
-                true,
-            ),
+            ("node.cloudprovider.kubernetes.io/uninitialized", Effect::NoSchedule, true),
             ("karpenter.sh/unregistered", Effect::NoExecute, true),
             ("karpenter.sh/unregistered", Effect::NoSchedule, false),
             ("readiness.k8s.io/network", Effect::PreferNoSchedule, true),

@@ -19,10 +19,7 @@ pub(crate) struct Admitted {
 
 pub(crate) fn admit(world: &World) -> Admitted {
     let nodes: FxHashMap<&str, &karpenter_core::Node> = world.nodes.iter().map(|node| (&*node.name, node)).collect();
-    let mut admitted = Admitted {
-        pods: Vec::new(),
-        ignored: Vec::new(),
-    };
+    let mut admitted = Admitted { pods: Vec::new(), ignored: Vec::new() };
     // Pods of one workload share a shape, so each is judged once.
     let mut judged: FxHashMap<*const PodShape, Option<Reason>> = FxHashMap::default();
     for (index, pod) in world.pods.iter().enumerate() {
@@ -32,20 +29,14 @@ pub(crate) fn admit(world: &World) -> Admitted {
         }
         let fault = if waits {
             let shape_fault = judged.entry(std::sync::Arc::as_ptr(&pod.shape));
-            let shape_fault = shape_fault
-                .or_insert_with(|| shape_fault_of(&pod.shape, &world.vocabulary))
-                .clone();
+            let shape_fault = shape_fault.or_insert_with(|| shape_fault_of(&pod.shape, &world.vocabulary)).clone();
             shape_fault.or_else(|| volumes::fault(pod, &world.storage).map(|message| Reason::Invalid { message }))
         } else {
             None
         };
         match fault {
             None => admitted.pods.push(index),
-            Some(reason) => admitted.ignored.push(LeftOver {
-                pod: index,
-                reason,
-                nearest_miss: None,
-            }),
+            Some(reason) => admitted.ignored.push(LeftOver { pod: index, reason, nearest_miss: None }),
         }
     }
     admitted
@@ -54,11 +45,10 @@ pub(crate) fn admit(world: &World) -> Admitted {
 /// Waiting for a node that kube-scheduler could not find. A nomination hides the pod (it is preempting), unless it is
 /// to a node that is gone, going, or of ours and not yet there.
 pub(crate) fn is_provisionable(pod: &Pod, nodes: &FxHashMap<&str, &karpenter_core::Node>) -> bool {
-    let preempting = pod.nominated_node.as_ref().is_some_and(|name| {
-        nodes
-            .get(&**name)
-            .is_some_and(|node| !node.deleting && node.is_initialized())
-    });
+    let preempting = pod
+        .nominated_node
+        .as_ref()
+        .is_some_and(|name| nodes.get(&**name).is_some_and(|node| !node.deleting && node.is_initialized()));
     pod.scheduled_reason.as_deref() == Some("Unschedulable")
         && pod.node.is_none()
         && !preempting
@@ -68,10 +58,7 @@ pub(crate) fn is_provisionable(pod: &Pod, nodes: &FxHashMap<&str, &karpenter_cor
 
 /// On a node that is going away, and free to leave it.
 fn moves(pod: &Pod, nodes: &FxHashMap<&str, &karpenter_core::Node>, world: &World) -> bool {
-    let leaving = pod
-        .node
-        .as_ref()
-        .is_some_and(|name| nodes.get(&**name).is_some_and(|node| node.deleting));
+    let leaving = pod.node.as_ref().is_some_and(|name| nodes.get(&**name).is_some_and(|node| node.deleting));
     leaving && is_reschedulable(pod) && !is_protected(pod, world) && !is_blocked(pod, world)
 }
 
@@ -91,9 +78,9 @@ pub fn is_protected(pod: &Pod, world: &World) -> bool {
         None => false,
         Some("true") => true,
         Some(text) => match crate::duration::parse(text) {
-            Some(nanos) if nanos > 0 => pod
-                .started
-                .is_none_or(|started| world.now.as_nanosecond() < started.as_nanosecond() + nanos),
+            Some(nanos) if nanos > 0 => {
+                pod.started.is_none_or(|started| world.now.as_nanosecond() < started.as_nanosecond() + nanos)
+            }
             _ => false,
         },
     }
@@ -101,11 +88,7 @@ pub fn is_protected(pod: &Pod, world: &World) -> bool {
 
 /// A disruption budget that can never allow its eviction, or more than one budget.
 pub fn is_blocked(pod: &Pod, world: &World) -> bool {
-    let disrupted = Taint {
-        key: "karpenter.sh/disrupted".into(),
-        value: String::new(),
-        effect: Effect::NoSchedule,
-    };
+    let disrupted = Taint { key: "karpenter.sh/disrupted".into(), value: String::new(), effect: Effect::NoSchedule };
     let tolerates = untolerated(std::slice::from_ref(&disrupted), &pod.shape.tolerations).is_none();
     if !pod.is_active() || tolerates || pod.is_node_owned() || is_protected(pod, world) {
         return false;
@@ -114,17 +97,9 @@ pub fn is_blocked(pod: &Pod, world: &World) -> bool {
         .disruption_budgets
         .iter()
         .filter(|budget| budget.namespace == pod.namespace)
-        .filter(|budget| {
-            budget
-                .selector
-                .as_ref()
-                .is_some_and(|selector| selector.matches(&pod.shape.labels))
-        })
+        .filter(|budget| budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.shape.labels)))
         .collect();
-    budgets.len() > 1
-        || budgets
-            .iter()
-            .any(|b| b.never_allows && !(b.always_allows_unready && pod.unready))
+    budgets.len() > 1 || budgets.iter().any(|b| b.never_allows && !(b.always_allows_unready && pod.unready))
 }
 
 fn shape_fault_of(shape: &PodShape, words: &Vocabulary) -> Option<Reason> {
@@ -164,9 +139,7 @@ fn term_fault(term: &NodeTerm, words: &Vocabulary) -> Option<String> {
     if let Some(unknown) = &term.unknown_operator {
         return Some(format!("unsupported operator in {unknown:?}"));
     }
-    term.expressions
-        .iter()
-        .find_map(|expression| expression_fault(expression, words))
+    term.expressions.iter().find_map(|expression| expression_fault(expression, words))
 }
 
 /// What is wrong with one expression of a pod's node selection.
@@ -186,12 +159,7 @@ pub(crate) fn expression_fault(expression: &Expression, words: &Vocabulary) -> O
         Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => {
             let number = expression.values.first().and_then(|value| value.parse::<i64>().ok());
             let fine = expression.values.len() == 1 && number.is_some_and(|number| number >= 0);
-            (!fine).then(|| {
-                format!(
-                    "{key} {} needs one whole number of at least 0",
-                    expression.operator.as_str()
-                )
-            })
+            (!fine).then(|| format!("{key} {} needs one whole number of at least 0", expression.operator.as_str()))
         }
         Operator::In if key == CAPACITY_TYPE => {
             let known = expression.values.iter().any(|value| CAPACITY_TYPES.contains(&&**value));

@@ -23,9 +23,7 @@ impl Bits {
     }
 
     pub(crate) fn zeros(len: usize) -> Self {
-        Self {
-            words: SmallVec::from_elem(0, len.div_ceil(64)),
-        }
+        Self { words: SmallVec::from_elem(0, len.div_ceil(64)) }
     }
 
     pub(crate) fn insert(&mut self, index: usize) {
@@ -42,9 +40,7 @@ impl Bits {
     }
 
     pub(crate) fn contains(&self, index: usize) -> bool {
-        self.words
-            .get(index / 64)
-            .is_some_and(|word| word >> (index % 64) & 1 == 1)
+        self.words.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -89,17 +85,11 @@ impl Bits {
     }
 
     pub(crate) fn is_subset_of(&self, other: &Self) -> bool {
-        self.words
-            .iter()
-            .enumerate()
-            .all(|(index, word)| word & !other.word(index) == 0)
+        self.words.iter().enumerate().all(|(index, word)| word & !other.word(index) == 0)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words
-            .iter()
-            .enumerate()
-            .flat_map(|(index, word)| Ones(*word).map(move |bit| index * 64 + bit))
+        self.words.iter().enumerate().flat_map(|(index, word)| Ones(*word).map(move |bit| index * 64 + bit))
     }
 
     pub(crate) fn first(&self) -> Option<usize> {

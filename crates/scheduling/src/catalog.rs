@@ -7,6 +7,7 @@ use karpenter_core::{InstanceType, MicroUsd};
 use rustc_hash::FxHashMap;
 
 use crate::bits::Bits;
+use crate::launch::is_exotic;
 use crate::terms::{KeyId, ReqId, SetId, Terms};
 
 /// One node class's types, compiled once and shared by the pools that use it.
@@ -15,8 +16,13 @@ pub(crate) struct Catalog {
     /// For each key, the types that share a requirement on it. A type without the key is in no group.
     by_key: FxHashMap<KeyId, Vec<(ReqId, Bits)>>,
     pub(crate) profiles: Vec<Profile>,
+    /// Bare metal and accelerators.
+    pub(crate) exotic: Bits,
+    /// By type: its place among all names, for ties.
+    pub(crate) name_rank: Vec<u32>,
     masks: FxHashMap<(KeyId, ReqId), Arc<Bits>>,
     usable: FxHashMap<SetId, Arc<Usable>>,
+    by_price: FxHashMap<SetId, Arc<[(MicroUsd, usize)]>>,
 }
 
 /// One way of buying: a zone, a capacity type and whatever else distinguishes offerings, over all types sold so.
@@ -79,12 +85,20 @@ impl Catalog {
                 }
             }
         }
+        let exotic = (0..count).filter(|kind| is_exotic(&types[*kind])).collect();
+        let mut names: Vec<usize> = (0..count).collect();
+        names.sort_unstable_by(|a, b| types[*a].name.cmp(&types[*b].name));
+        let mut name_rank = vec![0; count];
+        names.iter().enumerate().for_each(|(rank, kind)| name_rank[*kind] = rank as u32);
         Self {
             types,
+            exotic,
+            name_rank,
             by_key,
             profiles,
             masks: FxHashMap::default(),
             usable: FxHashMap::default(),
+            by_price: FxHashMap::default(),
         }
     }
 
@@ -130,12 +144,7 @@ impl Catalog {
         }
         let mut types = by_requirements.clone();
         types.and(&offered);
-        let usable = Arc::new(Usable {
-            by_requirements,
-            profiles,
-            offered,
-            types,
-        });
+        let usable = Arc::new(Usable { by_requirements, profiles, offered, types });
         self.usable.insert(set, usable.clone());
         usable
     }
@@ -147,25 +156,32 @@ impl Catalog {
 
     /// The cheapest way to buy a type within the given profiles.
     pub(crate) fn cheapest(&self, kind: usize, profiles: &[usize]) -> MicroUsd {
-        profiles
-            .iter()
-            .map(|profile| self.profiles[*profile].prices[kind])
-            .min()
-            .unwrap_or(MicroUsd::UNKNOWN)
+        profiles.iter().map(|profile| self.profiles[*profile].prices[kind]).min().unwrap_or(MicroUsd::UNKNOWN)
+    }
+
+    /// The types a set leaves, cheapest first, equal prices by name.
+    pub(crate) fn by_price(&mut self, set: SetId, terms: &mut Terms) -> Arc<[(MicroUsd, usize)]> {
+        if let Some(order) = self.by_price.get(&set) {
+            return order.clone();
+        }
+        let usable = self.usable(set, terms);
+        let mut order: Vec<(MicroUsd, usize)> =
+            usable.types.iter().map(|kind| (self.cheapest(kind, &usable.profiles), kind)).collect();
+        order.sort_unstable_by(|a, b| (a.0, self.name_rank[a.1]).cmp(&(b.0, self.name_rank[b.1])));
+        let order: Arc<[_]> = order.into();
+        self.by_price.insert(set, order.clone());
+        order
     }
 
     pub(crate) fn has_reservations(&self) -> bool {
-        self.profiles
-            .iter()
-            .any(|p| p.capacity_type.as_deref() == Some(RESERVED))
+        self.profiles.iter().any(|p| p.capacity_type.as_deref() == Some(RESERVED))
     }
 
     /// How many distinct values the given types declare for a key.
     pub(crate) fn distinct_values(&self, key: KeyId, types: &Bits, terms: &Terms) -> usize {
         let groups = self.groups(key).iter().filter(|(_, of)| of.intersects(types));
-        let values: std::collections::BTreeSet<&Arc<str>> = groups
-            .flat_map(|(req, _)| terms.requirement(*req).values.iter())
-            .collect();
+        let values: std::collections::BTreeSet<&Arc<str>> =
+            groups.flat_map(|(req, _)| terms.requirement(*req).values.iter()).collect();
         values.len()
     }
 

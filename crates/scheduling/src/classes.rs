@@ -103,18 +103,8 @@ impl<'w> Classes<'w> {
             found.iter().map(|set| terms.set(set)).collect()
         };
         let has_claims = !pod.claims.is_empty();
-        let owner = if self.defaults.is_empty() {
-            0
-        } else {
-            self.defaults.owner_tag(pod)
-        };
-        let key = (
-            pod.namespace.clone(),
-            Arc::as_ptr(&pod.shape),
-            volumes.clone(),
-            has_claims,
-            owner,
-        );
+        let owner = if self.defaults.is_empty() { 0 } else { self.defaults.owner_tag(pod) };
+        let key = (pod.namespace.clone(), Arc::as_ptr(&pod.shape), volumes.clone(), has_claims, owner);
         if let Some(class) = self.by_key.get(&key) {
             return *class;
         }
@@ -169,10 +159,7 @@ impl<'w> Classes<'w> {
     fn keeps_out(&mut self, shape: &PodShape, namespace: &Arc<str>, groups: &mut Groups) -> Vec<GroupId> {
         let mut kept: Vec<GroupId> = Vec::new();
         for term in &shape.required_pod_anti_affinity {
-            let (names, key) = (
-                self.namespaces.of(term, namespace),
-                self.topology_key(&term.topology_key),
-            );
+            let (names, key) = (self.namespaces.of(term, namespace), self.topology_key(&term.topology_key));
             kept.push(groups.intern(pod_group(Kind::Inverse, term, names, key)));
         }
         kept.sort_unstable();
@@ -201,11 +188,7 @@ impl<'w> Classes<'w> {
         let mut preferred = strict.clone();
         if let Some(heaviest) = shape.preferred_node_affinity.first() {
             preferred.add_all(&Requirements::from_expressions(&heaviest.term.expressions, words));
-            let both = heaviest
-                .term
-                .expressions
-                .iter()
-                .flat_map(|e| Requirements::from_expressions([e], words).0);
+            let both = heaviest.term.expressions.iter().flat_map(|e| Requirements::from_expressions([e], words).0);
             let clash = combined(&all.iter().cloned().chain(both).collect::<Vec<_>>()).1;
             if contradiction.is_none() && clash.is_some() {
                 // An impossible preference must fail this variant, and only this one.
@@ -236,10 +219,7 @@ impl<'w> Classes<'w> {
         let far = far.chain(shape.preferred_pod_anti_affinity.iter().map(|weighted| &weighted.term));
         let of = |kind| move |term| (kind, term);
         for (kind, term) in near.map(of(Kind::Affinity)).chain(far.map(of(Kind::AntiAffinity))) {
-            let (names, key) = (
-                self.namespaces.of(term, namespace),
-                self.topology_key(&term.topology_key),
-            );
+            let (names, key) = (self.namespaces.of(term, namespace), self.topology_key(&term.topology_key));
             owned.push(groups.intern(pod_group(kind, term, names, key)));
         }
         owned.sort_unstable();
@@ -276,11 +256,7 @@ impl<'w> Classes<'w> {
         let mut counted: Vec<Vec<GroupId>> = vec![Vec::new(); self.looks.len()];
         let mut kept_out: Vec<Vec<GroupId>> = vec![Vec::new(); self.looks.len()];
         for (index, group) in groups.all.iter().enumerate() {
-            let lists = if group.kind == Kind::Inverse {
-                &mut kept_out
-            } else {
-                &mut counted
-            };
+            let lists = if group.kind == Kind::Inverse { &mut kept_out } else { &mut counted };
             for look in self.looks.selected(group) {
                 lists[look.0 as usize].push(GroupId(index as u32));
             }
@@ -289,14 +265,7 @@ impl<'w> Classes<'w> {
             class.counted_in = counted[class.look.0 as usize].clone();
             class.kept_out_by = kept_out[class.look.0 as usize].clone();
         }
-        (
-            self.classes,
-            Bound {
-                looks: self.looks,
-                pods,
-                keeping_out,
-            },
-        )
+        (self.classes, Bound { looks: self.looks, pods, keeping_out })
     }
 }
 

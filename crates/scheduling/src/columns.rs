@@ -52,10 +52,8 @@ impl ResourceNames {
     }
 
     pub(crate) fn amounts(&mut self, resources: &Resources) -> Amounts {
-        let mut amounts: SmallVec<[(ResId, Amount); 4]> = resources
-            .iter()
-            .map(|(name, quantity)| (self.id(name), quantity.nanos()))
-            .collect();
+        let mut amounts: SmallVec<[(ResId, Amount); 4]> =
+            resources.iter().map(|(name, quantity)| (self.id(name), quantity.nanos())).collect();
         amounts.sort_unstable();
         Amounts(amounts)
     }
@@ -63,9 +61,7 @@ impl ResourceNames {
 
 impl Amounts {
     pub(crate) fn get(&self, id: ResId) -> Amount {
-        self.0
-            .binary_search_by_key(&id, |(id, _)| *id)
-            .map_or(0, |at| self.0[at].1)
+        self.0.binary_search_by_key(&id, |(id, _)| *id).map_or(0, |at| self.0[at].1)
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -107,11 +103,8 @@ impl FitIndex {
         let mut columns = Vec::with_capacity(resources);
         for resource in 0..resources {
             let id = ResId(resource as u32);
-            let mut have: Vec<(Amount, usize)> = eligible
-                .iter()
-                .map(|kind| (room[kind].get(id), kind))
-                .filter(|(amount, _)| *amount > 0)
-                .collect();
+            let mut have: Vec<(Amount, usize)> =
+                eligible.iter().map(|kind| (room[kind].get(id), kind)).filter(|(amount, _)| *amount > 0).collect();
             have.sort_unstable_by(|a, b| b.cmp(a));
             let mut column: Vec<(Amount, Bits)> = Vec::new();
             let mut so_far = Bits::zeros(room.len());
@@ -124,10 +117,7 @@ impl FitIndex {
             }
             columns.push(column);
         }
-        Self {
-            columns,
-            count: room.len(),
-        }
+        Self { columns, count: room.len() }
     }
 
     /// Keeps the types that have at least `amount` of the resource.
@@ -143,9 +133,7 @@ impl FitIndex {
     }
 
     pub(crate) fn most(&self, resource: ResId) -> Amount {
-        self.columns[resource.0 as usize]
-            .first()
-            .map_or(0, |(amount, _)| *amount)
+        self.columns[resource.0 as usize].first().map_or(0, |(amount, _)| *amount)
     }
 }
 
@@ -161,13 +149,9 @@ mod tests {
     fn an_amount_keeps_the_types_that_have_as_much() {
         let room = [amounts(&[(0, 5)]), amounts(&[(0, 10)]), amounts(&[(0, 5), (1, 1)])];
         let index = FitIndex::new(&room, &Bits::full(3), 2);
-        for (resource, amount, want) in [
-            (0, 5, vec![0, 1, 2]),
-            (0, 6, vec![1]),
-            (0, 11, vec![]),
-            (1, 1, vec![2]),
-            (1, 0, vec![0, 1, 2]),
-        ] {
+        for (resource, amount, want) in
+            [(0, 5, vec![0, 1, 2]), (0, 6, vec![1]), (0, 11, vec![]), (1, 1, vec![2]), (1, 0, vec![0, 1, 2])]
+        {
             let mut types = Bits::full(3);
             index.keep(&mut types, ResId(resource), amount);
             assert_eq!(types.iter().collect::<Vec<_>>(), want, "{resource} {amount}");

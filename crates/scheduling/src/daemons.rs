@@ -25,11 +25,7 @@ pub(crate) struct Daemon {
 pub(crate) fn compile(world: &World, terms: &mut Terms, names: &mut ResourceNames) -> Vec<Daemon> {
     let mut newest: FxHashMap<&str, usize> = FxHashMap::default();
     for (index, pod) in world.pods.iter().enumerate() {
-        for owner in pod
-            .owners
-            .iter()
-            .filter(|owner| &*owner.kind == "DaemonSet" && owner.controller)
-        {
+        for owner in pod.owners.iter().filter(|owner| &*owner.kind == "DaemonSet" && owner.controller) {
             let seen = newest.entry(&owner.uid).or_insert(index);
             let other = &world.pods[*seen];
             if (pod.created, &pod.name) > (other.created, &other.name) {
@@ -50,11 +46,7 @@ pub(crate) fn compile(world: &World, terms: &mut Terms, names: &mut ResourceName
             set.required_node_affinity.clone()
         };
         let alternatives = alternatives(&shape, &required, terms);
-        daemons.push(Daemon {
-            requests: names.amounts(&shape.requests),
-            alternatives,
-            shape,
-        });
+        daemons.push(Daemon { requests: names.amounts(&shape.requests), alternatives, shape });
     }
     daemons
 }
@@ -80,12 +72,7 @@ impl Daemon {
         taints
             .iter()
             .filter(|taint| taint.effect != Effect::PreferNoSchedule)
-            .all(|taint| {
-                self.shape
-                    .tolerations
-                    .iter()
-                    .any(|toleration| toleration.tolerates(taint))
-            })
+            .all(|taint| self.shape.tolerations.iter().any(|toleration| toleration.tolerates(taint)))
     }
 
     /// The types of a template on which it will run; every alternative is tried for each.

@@ -54,42 +54,21 @@ impl Domains {
         catalogs: &mut [Catalog],
         terms: &mut Terms,
     ) -> Self {
-        let keys: BTreeSet<&str> = groups
-            .all
-            .iter()
-            .map(|group| &*group.key)
-            .filter(|key| *key != HOSTNAME)
-            .collect();
+        let keys: BTreeSet<&str> = groups.all.iter().map(|group| &*group.key).filter(|key| *key != HOSTNAME).collect();
         let creatable = creatable(world, &keys, catalogs, terms);
-        let mut domains = Self {
-            keys: Vec::new(),
-            by_key: FxHashMap::default(),
-            groups: Vec::new(),
-            allowed: FxHashMap::default(),
-        };
+        let mut domains =
+            Self { keys: Vec::new(), by_key: FxHashMap::default(), groups: Vec::new(), allowed: FxHashMap::default() };
         for name in keys {
             let key = terms.key(name);
-            let mut names: BTreeSet<Arc<str>> = creatable
-                .get(&key)
-                .into_iter()
-                .flatten()
-                .map(|(d, _)| d.clone())
-                .collect();
+            let mut names: BTreeSet<Arc<str>> =
+                creatable.get(&key).into_iter().flatten().map(|(d, _)| d.clone()).collect();
             names.extend(
-                world
-                    .nodes
-                    .iter()
-                    .filter_map(|n| n.labels.get(name))
-                    .map(|value| Arc::<str>::from(value.as_str())),
+                world.nodes.iter().filter_map(|n| n.labels.get(name)).map(|value| Arc::<str>::from(value.as_str())),
             );
             let names: Vec<Arc<str>> = names.into_iter().collect();
             let mut of = vec![Bits::zeros(nodes.len()); names.len()];
             for (index, node) in nodes.iter().enumerate() {
-                if let Some(at) = world.nodes[node.index]
-                    .labels
-                    .get(name)
-                    .and_then(|v| position(&names, v))
-                {
+                if let Some(at) = world.nodes[node.index].labels.get(name).and_then(|v| position(&names, v)) {
                     of[at].insert(index);
                 }
             }
@@ -101,22 +80,12 @@ impl Domains {
             let table = (!group.is_hostname()).then(|| domains.by_key[&terms.key(&group.key)]);
             let known = match table {
                 None => Bits::new(),
-                Some(table) => known(
-                    &domains.keys[table],
-                    group.filter.as_ref(),
-                    &creatable,
-                    world,
-                    &mut places,
-                    terms,
-                ),
+                Some(table) => {
+                    known(&domains.keys[table], group.filter.as_ref(), &creatable, world, &mut places, terms)
+                }
             };
             let counts = vec![0; table.map_or(nodes.len(), |table| domains.keys[table].names.len())];
-            let mut of_group = GroupDomains {
-                table,
-                known,
-                counts,
-                elsewhere: 0,
-            };
+            let mut of_group = GroupDomains { table, known, counts, elsewhere: 0 };
             places.count(GroupId(index as u32), group, &mut of_group, &domains.keys, terms);
             domains.groups.push(of_group);
         }
@@ -134,12 +103,7 @@ impl Domains {
         }
         let names = &self.keys[table].names;
         let allows = |name: &Arc<str>| req.is_none_or(|req| terms.requirement(req).allows(name));
-        let bits: Bits = names
-            .iter()
-            .enumerate()
-            .filter(|(_, name)| allows(name))
-            .map(|(at, _)| at)
-            .collect();
+        let bits: Bits = names.iter().enumerate().filter(|(_, name)| allows(name)).map(|(at, _)| at).collect();
         let bits = Arc::new(bits);
         self.allowed.insert((table, req), bits.clone());
         bits
@@ -156,9 +120,7 @@ fn creatable(world: &World, keys: &BTreeSet<&str>, catalogs: &mut [Catalog], ter
     for (index, pool) in world.pools.iter().enumerate() {
         let mut own = Requirements::from_expressions(&pool.requirements, &world.vocabulary);
         own.add_all(&Requirements::from_labels(&pool.labels, &world.vocabulary));
-        let catalog = catalogs
-            .iter()
-            .find(|catalog| Arc::ptr_eq(&catalog.types, &pool.instance_types));
+        let catalog = catalogs.iter().find(|catalog| Arc::ptr_eq(&catalog.types, &pool.instance_types));
         let catalog = catalog.expect("every pool's types were compiled");
         for name in keys {
             let key = terms.key(name);
@@ -202,11 +164,7 @@ fn known(
         }
     }
     for (at, of) in table.nodes.iter().enumerate() {
-        if !known.contains(at)
-            && of
-                .iter()
-                .any(|node| places.has_node(node) && places.passes(node, filter, terms))
-        {
+        if !known.contains(at) && of.iter().any(|node| places.has_node(node) && places.passes(node, filter, terms)) {
             known.insert(at);
         }
     }
@@ -243,26 +201,14 @@ impl<'a> Places<'a> {
             }
         }
         let mut target = vec![None; world.nodes.len()];
-        nodes
-            .iter()
-            .enumerate()
-            .for_each(|(at, node)| target[node.index] = Some(at));
+        nodes.iter().enumerate().for_each(|(at, node)| target[node.index] = Some(at));
         let sets = world.nodes.iter().map(|node| {
             let mut labels = Requirements::from_labels(&node.labels, &world.vocabulary);
             labels.0.insert(Arc::from(HOSTNAME), Requirement::one(node.hostname()));
             terms.set(&labels)
         });
         let sets = sets.collect();
-        Self {
-            world,
-            nodes,
-            bound,
-            by_look,
-            by_name,
-            target,
-            sets,
-            passed: FxHashMap::default(),
-        }
+        Self { world, nodes, bound, by_look, by_name, target, sets, passed: FxHashMap::default() }
     }
 
     fn has_node(&self, target: usize) -> bool {
@@ -283,15 +229,9 @@ impl<'a> Places<'a> {
             return *known;
         }
         let taints = &self.world.nodes[index].taints;
-        let tolerated = filter
-            .tolerations
-            .as_ref()
-            .is_none_or(|mine| untolerated(taints, mine).is_none());
+        let tolerated = filter.tolerations.as_ref().is_none_or(|mine| untolerated(taints, mine).is_none());
         let selected = filter.affinity.is_empty()
-            || filter
-                .affinity
-                .iter()
-                .any(|set| terms.compatible(self.sets[index], *set, false));
+            || filter.affinity.iter().any(|set| terms.compatible(self.sets[index], *set, false));
         self.passed.insert(key, tolerated && selected);
         tolerated && selected
     }
@@ -311,11 +251,7 @@ impl<'a> Places<'a> {
             found.extend(of_group.filter_map(|(node, _)| Some((*self.by_name.get(&**node)?, 1))));
         } else {
             for look in self.bound.looks.selected(group) {
-                found.extend(
-                    self.by_look[look.0 as usize]
-                        .iter()
-                        .map(|(node, count)| (*node, *count)),
-                );
+                found.extend(self.by_look[look.0 as usize].iter().map(|(node, count)| (*node, *count)));
             }
         }
         for (node, count) in found {

@@ -16,9 +16,7 @@ pub fn parse(text: &str) -> Option<i128> {
     while !rest.is_empty() {
         let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, tail) = rest.split_at(number_end);
-        let unit_end = tail
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(tail.len());
+        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(unit_end);
         let scale: i128 = match unit {
             "ns" => 1,
@@ -34,11 +32,7 @@ pub fn parse(text: &str) -> Option<i128> {
             return None;
         }
         let digits = |text: &str| {
-            if text.is_empty() {
-                Some(0)
-            } else {
-                text.parse::<i128>().ok()
-            }
+            if text.is_empty() { Some(0) } else { text.parse::<i128>().ok() }
         };
         total += digits(whole)? * scale + digits(fraction)? * scale / 10_i128.pow(fraction.len() as u32);
         rest = tail;

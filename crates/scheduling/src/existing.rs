@@ -35,9 +35,7 @@ pub(crate) fn compile(
     terms: &mut Terms,
     names: &mut ResourceNames,
 ) -> Vec<ExistingNode> {
-    let mut order: Vec<usize> = (0..world.nodes.len())
-        .filter(|index| !world.nodes[*index].deleting)
-        .collect();
+    let mut order: Vec<usize> = (0..world.nodes.len()).filter(|index| !world.nodes[*index].deleting).collect();
     order.sort_by_key(|index| (!world.nodes[*index].is_initialized(), world.nodes[*index].name.clone()));
     let mut bound: FxHashMap<&str, Vec<&Pod>> = FxHashMap::default();
     for pod in world.pods.iter().filter(|pod| !pod.is_terminal()) {
@@ -47,16 +45,7 @@ pub(crate) fn compile(
     }
     order
         .into_iter()
-        .map(|index| {
-            one(
-                world,
-                index,
-                bound.get(&*world.nodes[index].name),
-                daemons,
-                terms,
-                names,
-            )
-        })
+        .map(|index| one(world, index, bound.get(&*world.nodes[index].name), daemons, terms, names))
         .collect()
 }
 
@@ -96,14 +85,7 @@ fn one(
     to_come.0.retain(|_, quantity| !quantity.is_negative());
     used.add(&to_come);
     let free = names.amounts(&node.allocatable.minus(&used));
-    ExistingNode {
-        index,
-        set,
-        taints: node.taints.clone(),
-        free,
-        ports,
-        volumes,
-    }
+    ExistingNode { index, set, taints: node.taints.clone(), free, ports, volumes }
 }
 
 /// A pod's claims with the driver each counts against.
@@ -148,14 +130,7 @@ impl NodeIndex {
             by_taints[at].1.insert(index);
         }
         let (masks, sets, tolerated) = Default::default();
-        Self {
-            count: nodes.len(),
-            by_key,
-            by_taints,
-            masks,
-            sets,
-            tolerated,
-        }
+        Self { count: nodes.len(), by_key, by_taints, masks, sets, tolerated }
     }
 
     /// Nodes that satisfy a set, nothing permitted undefined.

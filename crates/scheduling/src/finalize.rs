@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, Labels, REGISTERED, RESERVED};
+use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, Labels, REGISTERED, RESERVED};
 use karpenter_core::plan::NewNode;
 use karpenter_core::settings::MinValuesPolicy;
 use karpenter_core::{Requirement, Requirements, Resources};
@@ -40,27 +40,19 @@ impl Problem<'_> {
     }
 
     fn new_node(&mut self, claim: &Claim) -> Result<NewNode, Vec<KeyId>> {
-        let (catalog, pool) = (
-            self.templates[claim.template].catalog,
-            self.templates[claim.template].pool,
-        );
+        let (catalog, pool) = (self.templates[claim.template].catalog, self.templates[claim.template].pool);
         let set = self.final_set(claim);
-        let priced = self.by_price(catalog, set, &claim.types);
-        let types: Vec<usize> = priced.iter().take(LISTED).map(|(_, kind)| *kind).collect();
+        let order = self.catalogs[catalog].by_price(set, &mut self.terms);
+        let types = order.iter().map(|(_, kind)| *kind).filter(|kind| claim.types.contains(*kind));
+        let types: Vec<usize> = types.take(LISTED).collect();
         if self.world.settings.min_values == MinValuesPolicy::Strict {
-            let short = short_of_min_values(
-                set,
-                &types.iter().copied().collect(),
-                &self.catalogs[catalog],
-                &self.terms,
-            );
+            let short =
+                short_of_min_values(set, &types.iter().copied().collect(), &self.catalogs[catalog], &self.terms);
             if !short.is_empty() {
                 return Err(short.into_iter().map(|(key, _)| key).collect());
             }
         }
-        let launch = self
-            .launch(catalog, set, &types)
-            .expect("a claim keeps only types with an offering for it");
+        let launch = self.launch(catalog, set, &types).expect("a claim keeps only types with an offering for it");
         let (requirements, labels) = self.written(claim, set, &types);
         Ok(NewNode {
             pool,
@@ -95,15 +87,6 @@ impl Problem<'_> {
         for key in [HOSTNAME, REGISTERED, INITIALIZED] {
             requirements.0.remove(key);
         }
-        let min_values = requirements
-            .0
-            .get(INSTANCE_TYPE)
-            .and_then(|requirement| requirement.min_values);
-        let of = &self.catalogs[catalog].types;
-        let names = Requirement::one_of(types.iter().map(|kind| &*of[*kind].name));
-        requirements
-            .0
-            .insert(Arc::from(INSTANCE_TYPE), Requirement { min_values, ..names });
         let mut capacity_types: Vec<Arc<str>> = Vec::new();
         let chosen: Bits = types.iter().copied().collect();
         let usable = self.catalogs[catalog].usable(set, &mut self.terms);
@@ -113,14 +96,9 @@ impl Problem<'_> {
             }
         }
         if !capacity_types.is_empty() {
-            let min_values = requirements
-                .0
-                .get(CAPACITY_TYPE)
-                .and_then(|requirement| requirement.min_values);
+            let min_values = requirements.0.get(CAPACITY_TYPE).and_then(|requirement| requirement.min_values);
             let listed = Requirement::one_of(capacity_types.iter().map(|name| &**name));
-            requirements
-                .0
-                .insert(Arc::from(CAPACITY_TYPE), Requirement { min_values, ..listed });
+            requirements.0.insert(Arc::from(CAPACITY_TYPE), Requirement { min_values, ..listed });
         }
         let words = &self.world.vocabulary;
         let pool = &self.world.pools[self.templates[claim.template].pool];
@@ -152,9 +130,7 @@ impl Problem<'_> {
                 continue;
             }
             let mut overhead = Resources::new();
-            daemons
-                .iter()
-                .for_each(|daemon| overhead.add(&self.daemons[*daemon].shape.requests));
+            daemons.iter().for_each(|daemon| overhead.add(&self.daemons[*daemon].shape.requests));
             least = Some(match least {
                 None => overhead,
                 Some(least) => least.min(&overhead),

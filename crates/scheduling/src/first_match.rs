@@ -60,10 +60,7 @@ pub(crate) fn solve(problem: &mut Problem<'_>, state: &mut State, queue: &[usize
             }
         }
     }
-    let left = queue
-        .iter()
-        .filter_map(|pod| missed[*pod].take().map(|why| (*pod, why)))
-        .collect();
+    let left = queue.iter().filter_map(|pod| missed[*pod].take().map(|why| (*pod, why))).collect();
     Outcome { left }
 }
 

@@ -95,10 +95,7 @@ impl<'w> Namespaces<'w> {
             let labels = world.namespaces.get(&name).unwrap_or(&NONE);
             (name, labels)
         });
-        Self {
-            labels: labels.collect(),
-            own: FxHashMap::default(),
-        }
+        Self { labels: labels.collect(), own: FxHashMap::default() }
     }
 
     pub(crate) fn only(&mut self, namespace: &Arc<str>) -> Arc<BTreeSet<Arc<str>>> {
@@ -124,10 +121,7 @@ impl<'w> Namespaces<'w> {
 /// The selector of a spread constraint with the pod's own values of `matchLabelKeys`. A key that is there already
 /// changes nothing.
 pub(crate) fn spread_selector(spread: &Spread, labels: &Labels) -> Option<Selector> {
-    let own = spread
-        .match_label_keys
-        .iter()
-        .filter_map(|key| Some(SelectorExpression::equals(key, labels.get(key)?)));
+    let own = spread.match_label_keys.iter().filter_map(|key| Some(SelectorExpression::equals(key, labels.get(key)?)));
     let own: Vec<_> = own.collect();
     match (&spread.selector, own.is_empty()) {
         (None, true) => None,
@@ -152,11 +146,7 @@ pub(crate) fn spread_group(
         max_skew: i64::from(spread.max_skew),
         min_domains: spread.min_domains.map(i64::from),
         filter: Some(Filter {
-            affinity: if honor(spread.node_affinity) {
-                affinity.to_vec()
-            } else {
-                Vec::new()
-            },
+            affinity: if honor(spread.node_affinity) { affinity.to_vec() } else { Vec::new() },
             tolerations: honor(spread.node_taints).then(|| shape.tolerations.clone()),
         }),
     }
@@ -164,15 +154,7 @@ pub(crate) fn spread_group(
 
 pub(crate) fn pod_group(kind: Kind, term: &PodTerm, namespaces: Arc<BTreeSet<Arc<str>>>, key: Arc<str>) -> Group {
     let (selector, filter) = (term.selector.clone(), None);
-    Group {
-        kind,
-        key,
-        namespaces,
-        selector,
-        max_skew: i64::MAX,
-        min_domains: None,
-        filter,
-    }
+    Group { kind, key, namespaces, selector, max_skew: i64::MAX, min_domains: None, filter }
 }
 
 /// Finds the looks a group's selector matches without trying each of them.
@@ -191,10 +173,7 @@ impl Looks {
             return *id;
         }
         let next = LookId(self.all.len() as u32);
-        let id = *self
-            .ids
-            .entry((namespace.clone(), Arc::new(shape.labels.clone())))
-            .or_insert(next);
+        let id = *self.ids.entry((namespace.clone(), Arc::new(shape.labels.clone()))).or_insert(next);
         if id == next {
             self.all.push((namespace.clone(), shape.clone()));
             for (key, value) in &shape.labels {
@@ -218,24 +197,14 @@ impl Looks {
             let (namespace, shape) = &self.all[id.0 as usize];
             group.namespaces.contains(namespace) && selector.matches(&shape.labels)
         };
-        let equality = selector
-            .expressions()
-            .iter()
-            .find(|e| e.operator == SelectorOperator::In && e.values.len() == 1);
+        let equality =
+            selector.expressions().iter().find(|e| e.operator == SelectorOperator::In && e.values.len() == 1);
         match equality {
             Some(e) => {
                 let candidates = self.by_label.get(&(e.key.clone(), e.values[0].clone()));
-                candidates
-                    .into_iter()
-                    .flatten()
-                    .filter(|id| matches(id))
-                    .copied()
-                    .collect()
+                candidates.into_iter().flatten().filter(|id| matches(id)).copied().collect()
             }
-            None => (0..self.all.len() as u32)
-                .map(LookId)
-                .filter(|id| matches(id))
-                .collect(),
+            None => (0..self.all.len() as u32).map(LookId).filter(|id| matches(id)).collect(),
         }
     }
 }

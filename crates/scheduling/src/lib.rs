@@ -58,42 +58,19 @@ pub fn solve_with(world: &World, packing: Packing) -> Plan {
     let queue: Vec<usize> = (0..problem.pods.len()).collect();
     let outcome = first_match::solve(&mut problem, &mut state, &queue, Reserving::Strict);
     let (new_nodes, discarded) = problem.new_nodes(&state);
-    let mut plan = Plan {
-        new_nodes,
-        ..Plan::default()
-    };
-    for (node, of) in problem
-        .nodes
-        .iter()
-        .zip(&state.nodes)
-        .filter(|(_, of)| !of.pods.is_empty())
-    {
-        plan.existing.insert(
-            node.index,
-            of.pods.iter().map(|(pod, _)| problem.pods[*pod].index).collect(),
-        );
+    let mut plan = Plan { new_nodes, ..Plan::default() };
+    for (node, of) in problem.nodes.iter().zip(&state.nodes).filter(|(_, of)| !of.pods.is_empty()) {
+        plan.existing.insert(node.index, of.pods.iter().map(|(pod, _)| problem.pods[*pod].index).collect());
     }
     for (pod, missed) in outcome.left {
         let reason = missed.reason().unwrap_or(Reason::NoPools);
-        plan.left_over.push(LeftOver {
-            pod: problem.pods[pod].index,
-            reason,
-            nearest_miss: None,
-        });
+        plan.left_over.push(LeftOver { pod: problem.pods[pod].index, reason, nearest_miss: None });
     }
     for given_up in discarded {
-        let keys: Vec<_> = given_up
-            .keys
-            .iter()
-            .map(|key| problem.terms.key_name(*key).clone())
-            .collect();
+        let keys: Vec<_> = given_up.keys.iter().map(|key| problem.terms.key_name(*key).clone()).collect();
         for pod in given_up.pods {
             let reason = Reason::Pools(vec![(given_up.pool, PoolReason::MinValues { keys: keys.clone() })]);
-            plan.left_over.push(LeftOver {
-                pod: problem.pods[pod].index,
-                reason,
-                nearest_miss: None,
-            });
+            plan.left_over.push(LeftOver { pod: problem.pods[pod].index, reason, nearest_miss: None });
         }
     }
     plan.ignored = std::mem::take(&mut problem.ignored);

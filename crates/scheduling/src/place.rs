@@ -80,9 +80,7 @@ impl Problem<'_> {
         types.and(&self.catalogs[template.catalog].usable(joined, &mut self.terms).types);
         for (resource, amount) in &self.classes[class].requests.0 {
             let template = &self.templates[claim.template];
-            template
-                .fit
-                .keep(&mut types, *resource, claim.total.get(*resource) + amount);
+            template.fit.keep(&mut types, *resource, claim.total.get(*resource) + amount);
         }
         let ports = &self.classes[class].ports;
         if !ports.is_empty() && !self.daemons.is_empty() {
@@ -102,10 +100,7 @@ impl Problem<'_> {
         opening: bool,
     ) -> Verdict {
         let ports = &self.classes[class].ports;
-        if ports
-            .iter()
-            .any(|mine| claim.ports.iter().any(|theirs| mine.clashes(theirs)))
-        {
+        if ports.iter().any(|mine| claim.ports.iter().any(|theirs| mine.clashes(theirs))) {
             return Verdict::RefusedForGood;
         }
         let types = self.roomy(claim, class, view.joined);
@@ -130,11 +125,7 @@ impl Problem<'_> {
             }
             match self.reservable(state, claim, set, &left, reserving) {
                 Some(reserved) => {
-                    return Verdict::Fits {
-                        set,
-                        types: left,
-                        reserved,
-                    };
+                    return Verdict::Fits { set, types: left, reserved };
                 }
                 None => deferred = true,
             }
@@ -159,11 +150,7 @@ impl Problem<'_> {
         let usable = self.catalogs[catalog].usable(set, &mut self.terms);
         let mut compatible = false;
         for profile in usable.profiles.iter().map(|at| &self.catalogs[catalog].profiles[*at]) {
-            let Some(id) = profile
-                .reservation
-                .as_ref()
-                .filter(|_| profile.available.intersects(types))
-            else {
+            let Some(id) = profile.reservation.as_ref().filter(|_| profile.available.intersects(types)) else {
                 continue;
             };
             compatible = true;
@@ -182,12 +169,9 @@ impl Problem<'_> {
             return Err(None);
         }
         let mut types = of.types.clone();
-        for (at, (resource, _)) in of.limits.iter().enumerate() {
+        for (at, capacity) in of.capacity.iter().enumerate() {
             let left = state.limits[template][at];
-            let within: Bits = types
-                .iter()
-                .filter(|kind| self.capacity(of.catalog, *kind, *resource) <= left)
-                .collect();
+            let within: Bits = types.iter().filter(|kind| capacity[*kind] <= left).collect();
             types.and(&within);
             if types.is_empty() {
                 return Err(Some(at));
@@ -205,24 +189,10 @@ impl Problem<'_> {
         })
     }
 
-    pub(crate) fn capacity(&self, catalog: usize, kind: usize, resource: crate::columns::ResId) -> Amount {
-        self.catalogs[catalog].types[kind]
-            .capacity
-            .get(self.names.name(resource))
-            .nanos()
-    }
-
     /// The most any of the types has of each limited resource: what a claim is charged with, as it may become any.
     pub(crate) fn worst_capacity(&self, template: usize, types: &Bits) -> Vec<Amount> {
-        let of = &self.templates[template];
-        let most = |resource| {
-            types
-                .iter()
-                .map(|kind| self.capacity(of.catalog, kind, resource))
-                .max()
-                .unwrap_or(0)
-        };
-        of.limits.iter().map(|(resource, _)| most(*resource)).collect()
+        let most = |capacity: &Vec<Amount>| types.iter().map(|kind| capacity[kind]).max().unwrap_or(0);
+        self.templates[template].capacity.iter().map(most).collect()
     }
 
     pub(crate) fn put_on_claim(
@@ -236,18 +206,8 @@ impl Problem<'_> {
     ) {
         let class = self.pods[pod.0].class;
         state.reserve(&state.claims[index].reserved.clone(), &reserved);
-        let joining = Joining {
-            pod,
-            set,
-            types,
-            reserved,
-        };
-        state.join(
-            index,
-            joining,
-            &self.classes[class].requests,
-            &self.classes[class].ports,
-        );
+        let joining = Joining { pod, set, types, reserved };
+        state.join(index, joining, &self.classes[class].requests, &self.classes[class].ports);
         self.record_claim(state, class, index);
     }
 
@@ -305,19 +265,12 @@ impl Problem<'_> {
             }
         }
         if !by_offering {
-            for (req, _) in self.catalogs[catalog]
-                .groups(key)
-                .iter()
-                .filter(|(_, of)| of.intersects(&claim.types))
-            {
+            for (req, _) in self.catalogs[catalog].groups(key).iter().filter(|(_, of)| of.intersects(&claim.types)) {
                 values.extend(self.terms.requirement(*req).values.iter().cloned());
             }
         }
         let names = &self.domains.keys[table].names;
-        values
-            .iter()
-            .filter_map(|value| crate::domains::position(names, value))
-            .collect()
+        values.iter().filter_map(|value| crate::domains::position(names, value)).collect()
     }
 
     /// Whether a spread counts what is on a claim: its owner tolerates the taints where it asked for that, and whatever
@@ -383,10 +336,7 @@ impl Problem<'_> {
         let class = &self.classes[self.pods[pod].class];
         let target = &state.nodes[node];
         if !class.requests.fits(&target.free)
-            || class
-                .ports
-                .iter()
-                .any(|mine| target.ports.iter().any(|theirs| mine.clashes(theirs)))
+            || class.ports.iter().any(|mine| target.ports.iter().any(|theirs| mine.clashes(theirs)))
         {
             return false;
         }
@@ -408,11 +358,7 @@ impl Problem<'_> {
             volumes.entry(driver.clone()).or_default().insert(claim);
             touched.insert(driver);
         }
-        touched.iter().all(|driver| {
-            limits
-                .get(driver)
-                .is_none_or(|most| volumes[driver].len() <= *most as usize)
-        })
+        touched.iter().all(|driver| limits.get(driver).is_none_or(|most| volumes[driver].len() <= *most as usize))
     }
 
     pub(crate) fn put_on_node(&mut self, state: &mut State, node: usize, pod: (usize, usize)) {
@@ -445,11 +391,7 @@ fn passes_node(filter: Option<&Filter>, node: &crate::existing::ExistingNode, te
     let Some(filter) = filter else { return true };
     let tolerated = |mine: &Vec<_>| karpenter_core::taints::untolerated(&node.taints, mine).is_none();
     filter.tolerations.as_ref().is_none_or(tolerated)
-        && (filter.affinity.is_empty()
-            || filter
-                .affinity
-                .iter()
-                .any(|set| terms.compatible(node.set, *set, false)))
+        && (filter.affinity.is_empty() || filter.affinity.iter().any(|set| terms.compatible(node.set, *set, false)))
 }
 
 /// The set with each short key asking for no more than there is.

@@ -78,16 +78,10 @@ impl<'w> Problem<'w> {
         for limit in world.pools.iter().flat_map(|pool| pool.limits.iter()) {
             names.id(limit.0);
         }
-        let room: Vec<Vec<Amounts>> = catalogs
-            .iter()
-            .map(|(_, c)| allocatable(&c.types, &mut names))
-            .collect();
+        let room: Vec<Vec<Amounts>> = catalogs.iter().map(|(_, c)| allocatable(&c.types, &mut names)).collect();
         for pool in order {
             let key = Arc::as_ptr(&world.pools[pool].instance_types) as *const Arc<InstanceType>;
-            let at = catalogs
-                .iter()
-                .position(|(of, _)| *of == key)
-                .expect("every pool's types were compiled");
+            let at = catalogs.iter().position(|(of, _)| *of == key).expect("every pool's types were compiled");
             let mut c = template::Compiled {
                 world,
                 terms: &mut terms,
@@ -162,10 +156,7 @@ fn allocatable(types: &[Arc<InstanceType>], names: &mut ResourceNames) -> Vec<Am
 fn sort_queue(pods: &mut [PendingPod], classes: &[Class], world: &World) {
     let size = |class: usize, resource: u32| classes[class].requests.get(ResId(resource));
     pods.sort_by(|a, b| {
-        let (cpu, memory) = (
-            size(b.class, 0).cmp(&size(a.class, 0)),
-            size(b.class, 1).cmp(&size(a.class, 1)),
-        );
+        let (cpu, memory) = (size(b.class, 0).cmp(&size(a.class, 0)), size(b.class, 1).cmp(&size(a.class, 1)));
         cpu.then(memory).then_with(|| {
             let (a, b) = (&world.pods[a.index], &world.pods[b.index]);
             (a.created, &a.uid).cmp(&(b.created, &b.uid))

@@ -18,9 +18,7 @@ pub(crate) fn unrelaxed(shape: &PodShape, policy: PreferencePolicy) -> PodShape 
             shape.preferred_node_affinity.clear();
             shape.preferred_pod_affinity.clear();
             shape.preferred_pod_anti_affinity.clear();
-            shape
-                .spread
-                .retain(|spread| spread.when == WhenUnsatisfiable::DoNotSchedule);
+            shape.spread.retain(|spread| spread.when == WhenUnsatisfiable::DoNotSchedule);
         }
     }
     shape
@@ -42,11 +40,7 @@ pub(crate) fn relax(shape: &mut PodShape, soft_taints: bool) -> bool {
         shape.preferred_pod_anti_affinity.remove(0);
     } else if !shape.preferred_node_affinity.is_empty() {
         shape.preferred_node_affinity.remove(0);
-    } else if let Some(at) = shape
-        .spread
-        .iter()
-        .position(|spread| spread.when == WhenUnsatisfiable::ScheduleAnyway)
-    {
+    } else if let Some(at) = shape.spread.iter().position(|spread| spread.when == WhenUnsatisfiable::ScheduleAnyway) {
         shape.spread.swap_remove(at);
     } else if soft_taints && !tolerates_every_preference(shape) {
         shape.tolerations.push(Toleration::of_every_preference());
@@ -60,9 +54,7 @@ fn tolerates_every_preference(shape: &PodShape) -> bool {
     shape.tolerations.iter().any(|toleration| {
         toleration.key.is_empty()
             && toleration.operator == TolerationOperator::Exists
-            && toleration
-                .effect
-                .is_none_or(|effect| effect == Effect::PreferNoSchedule)
+            && toleration.effect.is_none_or(|effect| effect == Effect::PreferNoSchedule)
     })
 }
 

@@ -25,11 +25,7 @@ impl<'w> Defaults<'w> {
                 }
             }
         }
-        Self {
-            world,
-            services,
-            owners: FxHashMap::default(),
-        }
+        Self { world, services, owners: FxHashMap::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -76,10 +72,7 @@ impl<'w> Defaults<'w> {
     fn selector(&self, pod: &Pod) -> Option<Selector> {
         let mut labels = Labels::new();
         for service in self.services.get(&*pod.namespace).into_iter().flatten() {
-            if service
-                .iter()
-                .all(|(key, value)| pod.shape.labels.get(key) == Some(value))
-            {
+            if service.iter().all(|(key, value)| pod.shape.labels.get(key) == Some(value)) {
                 labels.extend(service.iter().map(|(key, value)| (key.clone(), value.clone())));
             }
         }
@@ -99,10 +92,6 @@ impl<'w> Defaults<'w> {
 
 fn selecting_owner(pod: &Pod) -> Option<&Owner> {
     let owner = pod.owners.iter().find(|owner| owner.controller)?;
-    let known = [
-        ("v1", "ReplicationController"),
-        ("apps/v1", "ReplicaSet"),
-        ("apps/v1", "StatefulSet"),
-    ];
+    let known = [("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")];
     known.contains(&(&*owner.api_version, &*owner.kind)).then_some(owner)
 }

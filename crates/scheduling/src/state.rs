@@ -125,29 +125,12 @@ pub(crate) struct Shape {
 
 #[derive(Clone)]
 enum Undo {
-    Count {
-        group: usize,
-        slot: Slot,
-    },
+    Count { group: usize, slot: Slot },
     Opened,
-    Claim {
-        index: usize,
-        before: Box<Before>,
-    },
-    Node {
-        index: usize,
-        free: Amounts,
-        ports: usize,
-        volumes: Option<Volumes>,
-    },
-    Limits {
-        template: usize,
-        before: Vec<Amount>,
-        nodes: Option<i64>,
-    },
-    Reservations {
-        before: BTreeMap<Arc<str>, u32>,
-    },
+    Claim { index: usize, before: Box<Before> },
+    Node { index: usize, free: Amounts, ports: usize, volumes: Option<Volumes> },
+    Limits { template: usize, before: Vec<Amount>, nodes: Option<i64> },
+    Reservations { before: BTreeMap<Arc<str>, u32> },
 }
 
 /// A claim as it was before its newest pod.
@@ -188,28 +171,15 @@ impl State {
             populated += group.counts.iter().filter(|count| **count > 0).count() as u32;
             match group.table {
                 Some(_) => domains = group.counts.clone(),
-                None => group
-                    .counts
-                    .iter()
-                    .enumerate()
-                    .for_each(|(host, count)| hosts.set(host, *count, *max_skew)),
+                None => group.counts.iter().enumerate().for_each(|(host, count)| hosts.set(host, *count, *max_skew)),
             }
-            GroupState {
-                domains,
-                nodes: hosts,
-                claims: HostCounts::default(),
-                populated,
-            }
+            GroupState { domains, nodes: hosts, claims: HostCounts::default(), populated }
         });
         Self {
             claims: Vec::new(),
             nodes: nodes.collect(),
             groups: groups.collect(),
-            limits: problem
-                .templates
-                .iter()
-                .map(|t| t.limits.iter().map(|(_, left)| *left).collect())
-                .collect(),
+            limits: problem.templates.iter().map(|t| t.limits.iter().map(|(_, left)| *left).collect()).collect(),
             node_limits: problem.templates.iter().map(|t| t.node_limit).collect(),
             reservations: reservations(problem),
             by_count: Vec::new(),
@@ -248,12 +218,7 @@ impl State {
                     self.index(index);
                     self.forgive_claim(index);
                 }
-                Undo::Node {
-                    index,
-                    free,
-                    ports,
-                    volumes,
-                } => {
+                Undo::Node { index, free, ports, volumes } => {
                     let node = &mut self.nodes[index];
                     node.free = free;
                     node.ports.truncate(ports);
@@ -261,15 +226,9 @@ impl State {
                     if let Some(volumes) = volumes {
                         node.volumes = volumes;
                     }
-                    self.refused
-                        .values_mut()
-                        .for_each(|refused| refused.nodes.remove(index));
+                    self.refused.values_mut().for_each(|refused| refused.nodes.remove(index));
                 }
-                Undo::Limits {
-                    template,
-                    before,
-                    nodes,
-                } => {
+                Undo::Limits { template, before, nodes } => {
                     self.limits[template] = before;
                     self.node_limits[template] = nodes;
                 }
@@ -280,17 +239,12 @@ impl State {
 
     /// A refusal was for good only as long as the claim could not become roomier.
     fn forgive_claim(&mut self, index: usize) {
-        self.refused
-            .values_mut()
-            .for_each(|refused| refused.claims.remove(index));
+        self.refused.values_mut().for_each(|refused| refused.claims.remove(index));
     }
 
     pub(crate) fn count(&mut self, group: GroupId, slot: Slot) {
         self.change_count(group.0 as usize, slot, 1);
-        self.log.push(Undo::Count {
-            group: group.0 as usize,
-            slot,
-        });
+        self.log.push(Undo::Count { group: group.0 as usize, slot });
     }
 
     fn change_count(&mut self, group: usize, slot: Slot, by: i32) {
@@ -300,9 +254,7 @@ impl State {
             Slot::Node(at) => state.nodes.get(at),
             Slot::Claim(at) => state.claims.get(at),
         };
-        let after = before
-            .checked_add_signed(by)
-            .expect("a count is taken back only after it was made");
+        let after = before.checked_add_signed(by).expect("a count is taken back only after it was made");
         match slot {
             Slot::Domain(at) => state.domains[at] = after,
             Slot::Node(at) => state.nodes.set(at, after, max_skew),
@@ -338,10 +290,7 @@ impl State {
         };
         claim.ports.extend_from_slice(ports);
         claim.pods.push(joining.pod);
-        self.log.push(Undo::Claim {
-            index,
-            before: Box::new(before),
-        });
+        self.log.push(Undo::Claim { index, before: Box::new(before) });
         self.index(index);
     }
 
@@ -355,12 +304,7 @@ impl State {
     ) {
         let node = &mut self.nodes[index];
         let volumes = (!claims.is_empty()).then(|| node.volumes.clone());
-        self.log.push(Undo::Node {
-            index,
-            free: node.free.clone(),
-            ports: node.ports.len(),
-            volumes,
-        });
+        self.log.push(Undo::Node { index, free: node.free.clone(), ports: node.ports.len(), volumes });
         node.free.subtract(requests);
         node.ports.extend_from_slice(ports);
         for (driver, claim) in claims {
@@ -371,15 +315,8 @@ impl State {
 
     pub(crate) fn charge(&mut self, template: usize, capacity: &[Amount]) {
         let before = self.limits[template].clone();
-        self.log.push(Undo::Limits {
-            template,
-            before,
-            nodes: self.node_limits[template],
-        });
-        self.limits[template]
-            .iter_mut()
-            .zip(capacity)
-            .for_each(|(left, amount)| *left -= amount);
+        self.log.push(Undo::Limits { template, before, nodes: self.node_limits[template] });
+        self.limits[template].iter_mut().zip(capacity).for_each(|(left, amount)| *left -= amount);
         self.node_limits[template] = self.node_limits[template].map(|left| left - 1);
     }
 
@@ -388,9 +325,7 @@ impl State {
         if held == wanted {
             return;
         }
-        self.log.push(Undo::Reservations {
-            before: self.reservations.clone(),
-        });
+        self.log.push(Undo::Reservations { before: self.reservations.clone() });
         for id in wanted.difference(held) {
             let left = self.reservations.get_mut(id).filter(|left| **left > 0);
             *left.expect("a unit is taken only where one is left") -= 1;
@@ -406,11 +341,7 @@ impl State {
         let next = self.shapes.len();
         let shape = *self.shape_ids.entry(key).or_insert(next);
         if shape == next {
-            self.shapes.push(Shape {
-                template: key.0,
-                set: key.1,
-                claims: Bits::new(),
-            });
+            self.shapes.push(Shape { template: key.0, set: key.1, claims: Bits::new() });
         }
         self.shapes[shape].claims.insert(index);
         self.shape_of[index] = shape;
@@ -436,10 +367,7 @@ fn reservations(problem: &Problem<'_>) -> BTreeMap<Arc<str>, u32> {
     let mut units: BTreeMap<Arc<str>, u32> = BTreeMap::new();
     if problem.world.settings.reserved_capacity {
         let types = problem.catalogs.iter().flat_map(|catalog| catalog.types.iter());
-        for reservation in types
-            .flat_map(|kind| &kind.offerings)
-            .filter_map(|offering| offering.reservation.as_ref())
-        {
+        for reservation in types.flat_map(|kind| &kind.offerings).filter_map(|offering| offering.reservation.as_ref()) {
             let left = units.entry(reservation.id.clone()).or_insert(reservation.remaining);
             *left = (*left).min(reservation.remaining);
         }

@@ -29,6 +29,8 @@ pub(crate) struct Template {
     pub(crate) fit: FitIndex,
     /// Limited resources and what is left of each when the pass starts; `nodes` apart.
     pub(crate) limits: Vec<(ResId, Amount)>,
+    /// By limit and type: what a type would take of it.
+    pub(crate) capacity: Vec<Vec<Amount>>,
     pub(crate) node_limit: Option<i64>,
 }
 
@@ -64,10 +66,7 @@ pub(crate) fn base_requirements(world: &World, pool: usize) -> Requirements {
 pub(crate) fn contradicts_itself(world: &World, pool: usize) -> bool {
     let pool = &world.pools[pool];
     let labels = Requirements::from_labels(&pool.labels, &world.vocabulary);
-    let each = pool
-        .requirements
-        .iter()
-        .map(|e| (world.vocabulary.normalize(&e.key), Requirement::from_expression(e)));
+    let each = pool.requirements.iter().map(|e| (world.vocabulary.normalize(&e.key), Requirement::from_expression(e)));
     let all: Vec<_> = each.chain(labels.iter().map(|(key, r)| (key, r.clone()))).collect();
     let mut seen: Requirements = Requirements::new();
     for (key, requirement) in all {
@@ -100,9 +99,8 @@ pub(crate) fn compile(
     let spec = &c.world.pools[pool];
     let base = c.terms.set(&base_requirements(c.world, pool));
     let mut types = catalog.usable(base, c.terms).types.clone();
-    let positive: Bits = (0..catalog.len())
-        .filter(|kind| c.allocatable[*kind].0.iter().all(|(_, amount)| *amount >= 0))
-        .collect();
+    let positive: Bits =
+        (0..catalog.len()).filter(|kind| c.allocatable[*kind].0.iter().all(|(_, amount)| *amount >= 0)).collect();
     types.and(&positive);
     if types.is_empty() {
         return Err(Dropped::NoTypes);
@@ -115,10 +113,7 @@ pub(crate) fn compile(
     }
     let mut daemons = vec![Bits::new(); catalog.len()];
     for (index, daemon) in c.daemons.iter().enumerate() {
-        daemon
-            .types(base, &spec.taints, catalog, c.terms)
-            .iter()
-            .for_each(|kind| daemons[kind].insert(index));
+        daemon.types(base, &spec.taints, catalog, c.terms).iter().for_each(|kind| daemons[kind].insert(index));
     }
     let mut room = c.allocatable.to_vec();
     for (kind, running) in daemons.iter().enumerate() {
@@ -126,15 +121,15 @@ pub(crate) fn compile(
             room[kind].subtract(&c.daemons[daemon].requests);
         }
     }
-    let roomy: Bits = types
-        .iter()
-        .filter(|kind| room[*kind].0.iter().all(|(_, amount)| *amount >= 0))
-        .collect();
+    let roomy: Bits = types.iter().filter(|kind| room[*kind].0.iter().all(|(_, amount)| *amount >= 0)).collect();
     let fit = FitIndex::new(&room, &roomy, c.names.len());
     let limits = spec.limits.iter().filter(|(name, _)| *name != NODES);
-    let limits = limits
-        .map(|(name, quantity)| (c.names.id(name), quantity.nanos()))
-        .collect();
+    let limits: Vec<_> = limits.map(|(name, quantity)| (c.names.id(name), quantity.nanos())).collect();
+    let takes = |resource: &ResId| {
+        let name = c.names.name(*resource);
+        catalog.types.iter().map(|kind| kind.capacity.get(name).nanos()).collect()
+    };
+    let capacity = limits.iter().map(|(resource, _)| takes(resource)).collect();
     let node_limit = spec.limits.0.get(NODES).map(|quantity| quantity.units());
     let (weight, taints) = (spec.weight, spec.taints.clone());
     let mut template = Template {
@@ -148,6 +143,7 @@ pub(crate) fn compile(
         room,
         fit,
         limits,
+        capacity,
         node_limit,
     };
     template.charge_existing(c.world, c.names);
@@ -158,15 +154,9 @@ impl Template {
     /// Nodes that are there already count against the limits.
     fn charge_existing(&mut self, world: &World, names: &mut ResourceNames) {
         let pool = &world.pools[self.pool].name;
-        for node in world
-            .nodes
-            .iter()
-            .filter(|node| !node.deleting && node.pool() == Some(pool))
-        {
+        for node in world.nodes.iter().filter(|node| !node.deleting && node.pool() == Some(pool)) {
             let capacity = names.amounts(&node.capacity);
-            self.limits
-                .iter_mut()
-                .for_each(|(resource, left)| *left -= capacity.get(*resource));
+            self.limits.iter_mut().for_each(|(resource, left)| *left -= capacity.get(*resource));
             self.node_limit = self.node_limit.map(|left| left - 1);
         }
     }
@@ -180,27 +170,16 @@ impl Template {
         let clashing: Bits = daemons
             .iter()
             .enumerate()
-            .filter(|(_, daemon)| {
-                daemon
-                    .shape
-                    .host_ports
-                    .iter()
-                    .any(|theirs| ports.iter().any(|p| p.clashes(theirs)))
-            })
+            .filter(|(_, daemon)| daemon.shape.host_ports.iter().any(|theirs| ports.iter().any(|p| p.clashes(theirs))))
             .map(|(index, _)| index)
             .collect();
-        (0..self.daemons.len())
-            .filter(|kind| !self.daemons[*kind].intersects(&clashing))
-            .collect()
+        (0..self.daemons.len()).filter(|kind| !self.daemons[*kind].intersects(&clashing)).collect()
     }
 }
 
 /// Keys of the set whose `minValues` the types do not reach, with how many values they have.
 pub(crate) fn short_of_min_values(set: SetId, types: &Bits, catalog: &Catalog, terms: &Terms) -> Vec<(KeyId, usize)> {
-    let wanted = terms
-        .entries(set)
-        .iter()
-        .filter_map(|(key, req)| Some((*key, terms.requirement(*req).min_values?)));
+    let wanted = terms.entries(set).iter().filter_map(|(key, req)| Some((*key, terms.requirement(*req).min_values?)));
     wanted
         .filter_map(|(key, least)| {
             let have = catalog.distinct_values(key, types, terms);

@@ -93,10 +93,7 @@ impl Terms {
 
     pub(crate) fn req(&mut self, requirement: &Requirement) -> ReqId {
         let plain = !requirement.open && requirement.values.len() == 1 && requirement.min_values.is_none();
-        let single = requirement
-            .values
-            .first()
-            .filter(|_| plain && requirement.at_least.is_none());
+        let single = requirement.values.first().filter(|_| plain && requirement.at_least.is_none());
         let single = single.filter(|_| requirement.at_most.is_none());
         if let Some(id) = single.and_then(|value| self.single_ids.get(value)) {
             return *id;
@@ -130,10 +127,7 @@ impl Terms {
 
     pub(crate) fn get(&self, set: SetId, key: KeyId) -> Option<ReqId> {
         let entries = &self.sets[set.0 as usize];
-        entries
-            .binary_search_by_key(&key, |(key, _)| *key)
-            .ok()
-            .map(|at| entries[at].1)
+        entries.binary_search_by_key(&key, |(key, _)| *key).ok().map(|at| entries[at].1)
     }
 
     pub(crate) fn set(&mut self, requirements: &Requirements) -> SetId {
@@ -164,9 +158,7 @@ impl Terms {
     pub(crate) fn to_requirements(&self, set: SetId) -> Requirements {
         let entries = self.entries(set).iter();
         Requirements(
-            entries
-                .map(|(key, req)| (self.key_name(*key).clone(), (**self.requirement(*req)).clone()))
-                .collect(),
+            entries.map(|(key, req)| (self.key_name(*key).clone(), (**self.requirement(*req)).clone())).collect(),
         )
     }
 
@@ -246,11 +238,7 @@ impl Terms {
         if let Some(known) = self.joins.get(&(node, asked)) {
             return *known;
         }
-        let answer = if self.compatible(node, asked, true) {
-            Some(self.union(node, asked))
-        } else {
-            None
-        };
+        let answer = if self.compatible(node, asked, true) { Some(self.union(node, asked)) } else { None };
         self.joins.insert((node, asked), answer);
         answer
     }
@@ -269,8 +257,6 @@ impl Terms {
     /// Whether the keys both sets define can be reconciled.
     pub(crate) fn overlapping(&mut self, a: SetId, b: SetId) -> bool {
         let asked = self.entries(b).clone();
-        asked
-            .iter()
-            .all(|(key, theirs)| self.get(a, *key).is_none_or(|mine| self.reconcilable(mine, *theirs)))
+        asked.iter().all(|(key, theirs)| self.get(a, *key).is_none_or(|mine| self.reconcilable(mine, *theirs)))
     }
 }

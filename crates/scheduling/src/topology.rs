@@ -48,8 +48,7 @@ impl Problem<'_> {
     }
 
     pub(crate) fn has_keyed_groups(&self, class: usize, variant: usize) -> bool {
-        self.deciding(class, variant)
-            .any(|group| !self.group_is_hostname(group))
+        self.deciding(class, variant).any(|group| !self.group_is_hostname(group))
     }
 
     /// What hostname groups leave. A new node can always be made, so a spread's least count is zero.
@@ -71,11 +70,7 @@ impl Problem<'_> {
             match group.kind {
                 Kind::Spread => {
                     let full = |of: &crate::state::HostCounts| {
-                        if counts_itself {
-                            of.full.clone()
-                        } else {
-                            of.over.clone()
-                        }
+                        if counts_itself { of.full.clone() } else { of.over.clone() }
                     };
                     hosts.without_nodes.or(&full(&counts.nodes));
                     hosts.without_claims.or(&full(&counts.claims));
@@ -104,14 +99,10 @@ impl Problem<'_> {
 
     /// Existing nodes whose domains every key's groups accept.
     pub(crate) fn keep_acceptable_nodes(&mut self, state: &State, class: usize, variant: usize, nodes: &mut Bits) {
-        let ids: SmallVec<[GroupId; 8]> = self
-            .deciding(class, variant)
-            .filter(|id| !self.group_is_hostname(*id))
-            .collect();
+        let ids: SmallVec<[GroupId; 8]> =
+            self.deciding(class, variant).filter(|id| !self.group_is_hostname(*id)).collect();
         for id in ids {
-            let table = self.domains.groups[id.0 as usize]
-                .table
-                .expect("the key is not the hostname");
+            let table = self.domains.groups[id.0 as usize].table.expect("the key is not the hostname");
             let all = self.domains.allowed(table, None, &self.terms);
             let kind = self.groups.get(id).kind;
             let mut acceptable = Bits::clone(&all);
@@ -174,24 +165,17 @@ impl Problem<'_> {
             let value = values.pop().expect("there is one").clone();
             return self.terms.one(&value);
         }
-        let requirement = Requirement {
-            open: false,
-            values: values.into_iter().cloned().collect(),
-            ..Requirement::any()
-        };
+        let requirement =
+            Requirement { open: false, values: values.into_iter().cloned().collect(), ..Requirement::any() };
         self.terms.req(&requirement)
     }
 
     fn choices(&mut self, state: &State, class: usize, variant: usize, set: SetId) -> Option<SmallVec<[Choice; 2]>> {
         let mut choices: SmallVec<[Choice; 2]> = SmallVec::new();
-        let ids: SmallVec<[GroupId; 8]> = self
-            .deciding(class, variant)
-            .filter(|id| !self.group_is_hostname(*id))
-            .collect();
+        let ids: SmallVec<[GroupId; 8]> =
+            self.deciding(class, variant).filter(|id| !self.group_is_hostname(*id)).collect();
         for id in &ids {
-            let table = self.domains.groups[id.0 as usize]
-                .table
-                .expect("the key is not the hostname");
+            let table = self.domains.groups[id.0 as usize].table.expect("the key is not the hostname");
             let key = self.domains.keys[table].key;
             let req = self.terms.get(set, key);
             let undefined = req.is_none() && !self.terms.is_well_known(key);
@@ -206,13 +190,7 @@ impl Problem<'_> {
                 Some(at) => at,
                 None => {
                     let acceptable = Bits::clone(&self.domains.allowed(table, req, &self.terms));
-                    choices.push(Choice {
-                        table,
-                        acceptable,
-                        settle: false,
-                        narrow: false,
-                        order: Vec::new(),
-                    });
+                    choices.push(Choice { table, acceptable, settle: false, narrow: false, order: Vec::new() });
                     choices.len() - 1
                 }
             };
@@ -243,10 +221,7 @@ impl Problem<'_> {
                 })
                 .collect();
             order.sort_by_key(|domain| {
-                let count: u64 = spreads
-                    .iter()
-                    .map(|id| u64::from(state.groups[id.0 as usize].domains[*domain]))
-                    .sum();
+                let count: u64 = spreads.iter().map(|id| u64::from(state.groups[id.0 as usize].domains[*domain])).sum();
                 (count, *domain)
             });
         }
@@ -282,11 +257,7 @@ impl Problem<'_> {
                     least = 0;
                 }
                 let fits = |domain: &usize| i64::from(counts[*domain] + itself) - i64::from(least) <= group.max_skew;
-                let fitting: Bits = acceptable
-                    .iter()
-                    .filter(|domain| known.contains(*domain))
-                    .filter(fits)
-                    .collect();
+                let fitting: Bits = acceptable.iter().filter(|domain| known.contains(*domain)).filter(fits).collect();
                 *acceptable = fitting;
                 true
             }
@@ -311,12 +282,8 @@ impl Problem<'_> {
                 false
             }
             Kind::Inverse => {
-                let taken: Bits = counts
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, count)| **count > 0)
-                    .map(|(at, _)| at)
-                    .collect();
+                let taken: Bits =
+                    counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(at, _)| at).collect();
                 acceptable.and_not(&taken);
                 false
             }

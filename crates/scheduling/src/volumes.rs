@@ -76,25 +76,14 @@ pub(crate) fn alternatives(pod: &Pod, storage: &Storage, words: &Vocabulary) -> 
             combined = terms;
             continue;
         }
-        let pairs = || {
-            combined
-                .iter()
-                .flat_map(|left| terms.iter().map(move |right| (left, right)))
-        };
+        let pairs = || combined.iter().flat_map(|left| terms.iter().map(move |right| (left, right)));
         let merge = |(left, right): (&Requirements, &Requirements)| {
             let mut both = left.clone();
             both.add_all(right);
             both
         };
-        let agreeing: Vec<_> = pairs()
-            .filter(|(left, right)| left.overlaps(right))
-            .map(merge)
-            .collect();
-        combined = if agreeing.is_empty() {
-            pairs().map(merge).collect()
-        } else {
-            agreeing
-        };
+        let agreeing: Vec<_> = pairs().filter(|(left, right)| left.overlaps(right)).map(merge).collect();
+        combined = if agreeing.is_empty() { pairs().map(merge).collect() } else { agreeing };
     }
     combined
 }
@@ -118,10 +107,7 @@ fn claim_alternatives(claim: &VolumeClaim, storage: &Storage, words: &Vocabulary
         .map(|expressions| {
             let mut set = Requirements::new();
             for expression in expressions {
-                let values = Expression {
-                    operator: Operator::In,
-                    ..expression.clone()
-                };
+                let values = Expression { operator: Operator::In, ..expression.clone() };
                 set.add(words.normalize(&expression.key), Requirement::from_expression(&values));
             }
             set

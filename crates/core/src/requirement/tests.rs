@@ -5,10 +5,5 @@ fn r(operator: Operator, values: &[&str]) -> Requirement {
 }
 
 fn open(excluded: &[&str], at_least: Option<i64>, at_most: Option<i64>) -> Requirement {
-    Requirement {
-        open: true,
-        at_least,
-        at_most,
-        ..Requirement::one_of(excluded.iter().copied())
-    }
+    Requirement { open: true, at_least, at_most, ..Requirement::one_of(excluded.iter().copied()) }
 }

@@ -6,19 +6,11 @@ use karpenter_core::requirement::{Expression, Operator};
 use super::*;
 
 fn node_term(value: &str) -> NodeTerm {
-    NodeTerm {
-        expressions: vec![Expression::new("key", Operator::In, &[value])],
-        ..NodeTerm::default()
-    }
+    NodeTerm { expressions: vec![Expression::new("key", Operator::In, &[value])], ..NodeTerm::default() }
 }
 
 fn pod_term(key: &str) -> PodTerm {
-    PodTerm {
-        topology_key: key.into(),
-        selector: None,
-        namespaces: Vec::new(),
-        namespace_selector: None,
-    }
+    PodTerm { topology_key: key.into(), selector: None, namespaces: Vec::new(), namespace_selector: None }
 }
 
 fn weighted<T>(weight: i32, term: T) -> Weighted<T> {
@@ -57,26 +49,11 @@ fn everything() -> PodShape {
 
 /// What is left, in a word for each constraint.
 fn left(shape: &PodShape) -> String {
-    let nodes = |terms: &[NodeTerm]| {
-        terms
-            .iter()
-            .map(|t| t.expressions[0].values[0].to_string())
-            .collect::<Vec<_>>()
-    };
+    let nodes = |terms: &[NodeTerm]| terms.iter().map(|t| t.expressions[0].values[0].to_string()).collect::<Vec<_>>();
     let preferred: Vec<NodeTerm> = shape.preferred_node_affinity.iter().map(|w| w.term.clone()).collect();
     let mut words = nodes(&shape.required_node_affinity);
-    words.extend(
-        shape
-            .preferred_pod_affinity
-            .iter()
-            .map(|w| w.term.topology_key.to_string()),
-    );
-    words.extend(
-        shape
-            .preferred_pod_anti_affinity
-            .iter()
-            .map(|w| w.term.topology_key.to_string()),
-    );
+    words.extend(shape.preferred_pod_affinity.iter().map(|w| w.term.topology_key.to_string()));
+    words.extend(shape.preferred_pod_anti_affinity.iter().map(|w| w.term.topology_key.to_string()));
     words.extend(nodes(&preferred));
     words.extend(shape.spread.iter().map(|s| s.topology_key.to_string()));
     words.extend(shape.tolerations.iter().map(|_| "tolerates".to_owned()));
