@@ -1,1 +1,50 @@
-fn main() {}
+//! The one binary. Parses, chooses and calls; what the commands do lives beside it, one module each.
+
+mod bad_input;
+mod catalogue;
+mod cli;
+mod completions;
+mod crds;
+mod hash;
+mod plan;
+mod settings;
+mod terminal;
+mod types;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use bad_input::BadInput;
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let outcome = match Cli::parse().command {
+        Command::Plan(args) => plan::run(&args, &mut out),
+        Command::Types(args) => types::run(&args, &mut out),
+        Command::Hash(args) => hash::run(&args, &mut out),
+        Command::Crds(args) => crds::run(&args, &mut out),
+        Command::Completions(args) => completions::run(&args, &mut out),
+    };
+    let outcome = outcome.and_then(|code| out.flush().map(|()| code).map_err(Into::into));
+    match outcome {
+        Ok(code) => code,
+        // Whoever reads our output may stop when they have seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            match error.downcast_ref::<BadInput>() {
+                Some(BadInput(lines)) => lines.iter().for_each(|line| eprintln!("error: {line}")),
+                None => eprintln!("error: {error:#}"),
+            }
+            ExitCode::from(bad_input::STATUS)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -27,11 +27,14 @@ pub(crate) fn pod(object: &mut core_v1::Pod) {
     }
 }
 
+/// A claim with its namespace and name.
+pub(crate) type NamedClaim = ((Arc<str>, Arc<str>), VolumeClaim);
+
 /// The claims made for a pod's generic ephemeral volumes, by namespace and name.
 pub(crate) fn ephemeral_claims(
     object: &core_v1::Pod,
     namespace: &Arc<str>,
-) -> Vec<((Arc<str>, Arc<str>), VolumeClaim)> {
+) -> Vec<NamedClaim> {
     let name = object.metadata.name.as_deref().unwrap_or("");
     let volumes = object.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let claim = |volume: &core_v1::Volume| {

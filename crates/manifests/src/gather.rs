@@ -11,7 +11,7 @@ use k8s_openapi::{Metadata, Resource};
 use karpenter_api::{EC2NodeClass, Kind, NodeClaim, NodePool};
 use karpenter_core::Pod;
 use karpenter_core::labels::Labels;
-use karpenter_core::storage::{Storage, VolumeClaim};
+use karpenter_core::storage::Storage;
 use karpenter_core::world::{DaemonSet, Service};
 use karpenter_index::reduce::{self, Fault, Interner, Refused};
 use rustc_hash::FxHashSet;
@@ -64,7 +64,7 @@ pub(crate) struct Gathered {
     pub(crate) storage: Storage,
     pub(crate) default_class: Option<Arc<str>>,
     /// Claims that the cluster makes for generic ephemeral volumes.
-    pub(crate) ephemeral_claims: Vec<((Arc<str>, Arc<str>), VolumeClaim)>,
+    pub(crate) ephemeral_claims: Vec<complete::NamedClaim>,
     pub(crate) services: Vec<Service>,
     pub(crate) namespaces: BTreeMap<Arc<str>, Labels>,
     pub(crate) budgets: Vec<PodDisruptionBudget>,
@@ -420,7 +420,8 @@ impl GatherSink<'_> {
     /// A NodePool that an API server or the controller would refuse is bad input.
     fn node_pool(&mut self, place: Place, identity: &Identity, object: Value) {
         match karpenter_api::parse::<NodePool>(object) {
-            Ok(object) => {
+            Ok(mut object) => {
+                object.metadata.uid.get_or_insert_with(|| identity.uid().to_string());
                 for fault in karpenter_api::validation::runtime::nodepool(&object) {
                     self.api_fault(&place, identity, fault);
                 }

@@ -340,7 +340,7 @@ fn a_node_is_seen_according_to_its_stage() {
         assert_eq!(seen.allocatable.get("cpu"), "3".parse().unwrap(), "{stage:?}");
         assert_eq!(seen.allocatable.get("gpu"), gpu.parse().unwrap(), "{stage:?}");
         assert_eq!(
-            seen.labels.get("from").is_some(),
+            seen.labels.contains_key("from"),
             stage == Stage::Launched,
             "labels of the claim until registered"
         );

@@ -1,0 +1,34 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::{completions, crds, hash, plan, types};
+
+/// Karpenter: nodes for Kubernetes on AWS, just in time.
+#[derive(Debug, Parser)]
+#[command(name = "karpenter", version, propagate_version = true, max_term_width = 120)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Plan(plan::Args),
+    Types(types::Args),
+    Hash(hash::Args),
+    Crds(crds::Args),
+    Completions(completions::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

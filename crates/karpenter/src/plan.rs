@@ -1,0 +1,159 @@
+//! `karpenter plan`.
+
+mod claims;
+mod explain;
+mod json;
+mod order;
+mod resources;
+mod table;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use karpenter_core::World;
+use karpenter_core::plan::Plan;
+use karpenter_manifests::{Loaded, Options, load, read_sources};
+
+use crate::bad_input::BadInput;
+use crate::catalogue::{CatalogueArgs, Market};
+use crate::settings::SettingsArgs;
+use crate::terminal::Style;
+
+/// Show what would be launched for these manifests, at what price, and why
+///
+/// Needs neither a cluster nor an AWS account. Reads NodePools, EC2NodeClasses, workloads, pods, nodes and volumes, in YAML
+/// or JSON, as files, folders or a whole `kubectl get -A -o yaml` dump. A pod with spec.nodeName is running there; workloads
+/// are expanded to pods unless their pods are in the input. What manifests leave open is filled in as an API server and
+/// a healthy cluster would.
+///
+/// Status 0: a plan was made, maybe with pods left over. 2: the input cannot be used; every fault is told, and nothing is
+/// planned. 3: pods are left over, with --fail-on-unschedulable.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  karpenter plan -f examples/shop
+  kubectl get nodepools,ec2nodeclasses,nodes,nodeclaims,pods,pv,pvc,sc,ds -A -o yaml | karpenter plan -f -
+  karpenter plan -f world.yaml -o json | jq .pricePerHour
+  karpenter plan -f world.yaml -o yaml          # the NodeClaims that would be created
+  PREFERENCE_POLICY=Ignore karpenter plan -f world.yaml --fail-on-unschedulable")]
+pub(crate) struct Args {
+    /// Files or folders of manifests; `-` for standard input
+    #[arg(short, long, value_name = "PATH", num_args = 1.., required = true)]
+    file: Vec<PathBuf>,
+    #[command(flatten)]
+    catalogue: CatalogueArgs,
+    /// The time in the plan, so that plans are reproducible
+    #[arg(long, value_name = "TIME", default_value = "2026-01-02T00:00:00Z")]
+    now: Timestamp,
+    /// Also show what consolidation would change (not available yet)
+    #[arg(long)]
+    consolidate: bool,
+    /// Add solveMillis, the time from snapshot and pods to plan
+    #[arg(long)]
+    timings: bool,
+    /// Exit with status 3 if a pod is left over
+    #[arg(long)]
+    fail_on_unschedulable: bool,
+    /// Output format
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+    /// The NodeClaims that would be created
+    Yaml,
+}
+
+const LEFT_OVER: u8 = 3;
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let env = |name: &str| std::env::var(name).ok();
+    if args.consolidate {
+        return Err(BadInput(vec!["--consolidate is not available yet".to_owned()]).into());
+    }
+    let settings = args.settings.resolve(&env).map_err(BadInput)?;
+    let sources = read_sources(&args.file, &mut io::stdin().lock()).map_err(BadInput::from_all)?;
+    let market = args.catalogue.open(&env)?;
+    let loaded = load(
+        sources,
+        Options {
+            now: args.now,
+            settings: settings.core,
+            vocabulary: std::sync::Arc::new(karpenter_ec2::vocabulary()),
+            instance_types: &mut |class| market.shared_types(class, &settings.ec2),
+        },
+    )
+    .map_err(BadInput::from_all)?;
+    let (plan, took) = timed(&loaded.world);
+    let plan = order::in_order(&loaded.world, plan);
+    print(args, &loaded, &market, &plan, took, out)?;
+    out.flush()?;
+    notes(args, &loaded, &market, &plan);
+    let left_over = !json::unschedulable(&loaded.world, &plan).is_empty();
+    Ok(ExitCode::from(if args.fail_on_unschedulable && left_over {
+        LEFT_OVER
+    } else {
+        0
+    }))
+}
+
+fn print(
+    args: &Args,
+    loaded: &Loaded,
+    market: &Market,
+    plan: &Plan,
+    took: Duration,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let took = args.timings.then_some(took);
+    match args.output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut *out, &json::document(&loaded.world, plan, took))?;
+            writeln!(out)?;
+        }
+        Output::Yaml => {
+            for claim in claims::node_claims(loaded, plan) {
+                write!(out, "---\n{}", karpenter_api::to_yaml(&claim))?;
+            }
+        }
+        Output::Table => {
+            let style = Style::of_stdout(&|name| std::env::var(name).ok());
+            let view = table::View {
+                style,
+                spot_is_assumed: market.spot_is_assumed(),
+                took,
+            };
+            out.write_all(table::render(&loaded.world, plan, view).as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// What programs should not have to parse goes to standard error.
+fn notes(args: &Args, loaded: &Loaded, market: &Market, plan: &Plan) {
+    for note in &loaded.notes {
+        eprintln!("note: {note}");
+    }
+    if args.output != Output::Table && market.spot_is_assumed() && table::buys_spot(plan) {
+        eprintln!("note: spot prices are assumed to be 40 % of on-demand");
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time it took is for people to read; no decision depends on it"
+)]
+fn timed(world: &World) -> (Plan, Duration) {
+    let start = Instant::now();
+    let plan = karpenter_scheduling::solve(world);
+    (plan, start.elapsed())
+}

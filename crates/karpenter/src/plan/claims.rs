@@ -1,0 +1,125 @@
+//! The NodeClaims a plan would create.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use karpenter_api::labels as api_labels;
+use karpenter_api::nodeclaim::ResourceRequirements;
+use karpenter_api::requirement::NodeSelectorRequirement;
+use karpenter_api::{NODEPOOL_HASH_VERSION, NodeClaim, NodePool, Quantity, nodepool_hash};
+use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED};
+use karpenter_core::plan::{NewNode, Plan};
+use karpenter_core::requirement::Requirement;
+use karpenter_core::requirements::Requirements;
+use karpenter_core::{Pool, World};
+use karpenter_manifests::Loaded;
+use serde_json::Value;
+
+use super::resources::shown;
+
+/// In the order of the plan, as they would be sent to an API server.
+pub(crate) fn node_claims(loaded: &Loaded, plan: &Plan) -> Vec<Value> {
+    let claims = plan
+        .new_nodes
+        .iter()
+        .map(|node| claim(&loaded.world, &loaded.node_pools[node.pool], node));
+    claims
+        .map(|claim| serde_json::to_value(claim).expect("our types are plain data with string keys"))
+        .collect()
+}
+
+fn claim(world: &World, object: &NodePool, node: &NewNode) -> NodeClaim {
+    let pool = &world.pools[node.pool];
+    let template = &object.spec.template;
+    let mut claim = NodeClaim::default();
+    claim.metadata.generate_name = Some(format!("{}-", pool.name));
+    claim.metadata.labels = Some(node.labels.clone());
+    claim.metadata.annotations = Some(annotations(object, node));
+    claim.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: "karpenter.sh/v1".to_owned(),
+        kind: "NodePool".to_owned(),
+        name: pool.name.to_string(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        block_owner_deletion: Some(true),
+        controller: None,
+    }]);
+    claim.spec.taints = template.spec.taints.clone();
+    claim.spec.startup_taints = template.spec.startup_taints.clone();
+    claim.spec.node_class_ref = template.spec.node_class_ref.clone();
+    claim.spec.termination_grace_period = template.spec.termination_grace_period.clone();
+    claim.spec.expire_after = template.spec.expire_after.clone();
+    claim.spec.requirements = written(&narrowed(pool, node));
+    let requests = shown(&node.requests)
+        .into_iter()
+        .map(|(name, text)| (name, Quantity(text)))
+        .collect();
+    claim.spec.resources = Some(ResourceRequirements {
+        requests: Some(requests),
+    });
+    claim
+}
+
+fn annotations(pool: &NodePool, node: &NewNode) -> BTreeMap<String, String> {
+    let own = pool
+        .spec
+        .template
+        .annotations()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let mut all: BTreeMap<String, String> = own.collect();
+    all.insert(api_labels::NODEPOOL_HASH.to_owned(), nodepool_hash(pool));
+    all.insert(
+        api_labels::NODEPOOL_HASH_VERSION.to_owned(),
+        NODEPOOL_HASH_VERSION.to_owned(),
+    );
+    all.insert(
+        api_labels::MIN_VALUES_RELAXED.to_owned(),
+        node.min_values_relaxed.to_string(),
+    );
+    all
+}
+
+/// The claim's requirements with the types it may become and the capacity types in which those can be bought, without
+/// what only the simulation knows.
+fn narrowed(pool: &Pool, node: &NewNode) -> Requirements {
+    let mut requirements = node.requirements.clone();
+    requirements
+        .0
+        .retain(|key, _| ![HOSTNAME, REGISTERED, INITIALIZED].contains(&&**key));
+    let types = node
+        .instance_types
+        .iter()
+        .map(|position| &pool.instance_types[*position]);
+    let offerings = types.clone().flat_map(|it| &it.offerings);
+    let compatible = offerings.filter(|offering| offering.available && requirements.overlaps(&offering.requirements));
+    let capacity_types: BTreeSet<_> = compatible.filter_map(karpenter_core::Offering::capacity_type).collect();
+    let min_values = |key: &str| requirements.0.get(key).and_then(|requirement| requirement.min_values);
+    let (of_types, of_capacity) = (min_values(INSTANCE_TYPE), min_values(CAPACITY_TYPE));
+    let names: Vec<&str> = types.map(|it| &*it.name).collect();
+    let exactly = |values: Vec<&str>, min_values| Requirement {
+        min_values,
+        ..Requirement::one_of(values)
+    };
+    requirements.0.insert(INSTANCE_TYPE.into(), exactly(names, of_types));
+    if !capacity_types.is_empty() {
+        let values = capacity_types.iter().map(|text| &**text).collect();
+        requirements
+            .0
+            .insert(CAPACITY_TYPE.into(), exactly(values, of_capacity));
+    }
+    requirements
+}
+
+fn written(requirements: &Requirements) -> Vec<NodeSelectorRequirement> {
+    let expressions = requirements
+        .iter()
+        .flat_map(|(key, requirement)| requirement.to_expressions(key));
+    expressions
+        .map(|expression| NodeSelectorRequirement {
+            key: expression.key.to_string(),
+            operator: expression.operator.as_str().to_owned(),
+            values: (!expression.values.is_empty())
+                .then(|| expression.values.iter().map(ToString::to_string).collect()),
+            min_values: expression.min_values.map(i64::from),
+        })
+        .collect()
+}

@@ -1,0 +1,143 @@
+//! The plan for programs. Field names and order are an interface.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use karpenter_core::World;
+use karpenter_core::plan::{LeftOver, NewNode, Plan};
+use serde::Serialize;
+
+use super::explain;
+use super::order::names;
+use super::resources::shown;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Document<'a> {
+    api_version: &'static str,
+    new_nodes: Vec<Node<'a>>,
+    existing_nodes: Vec<Existing<'a>>,
+    unschedulable: Vec<Unschedulable<'a>>,
+    price_per_hour: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    solve_millis: Option<f64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Node<'a> {
+    name: String,
+    node_pool: &'a str,
+    instance_type: &'a str,
+    capacity_type: &'a str,
+    zone: &'a str,
+    price_per_hour: f64,
+    instance_types: Vec<&'a str>,
+    labels: &'a BTreeMap<String, String>,
+    pods: Vec<String>,
+    requests: BTreeMap<String, String>,
+    allocatable: BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct Existing<'a> {
+    name: &'a str,
+    pods: Vec<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Unschedulable<'a> {
+    pod: String,
+    reason: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nearest_miss: Option<Miss<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Miss<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_pool: Option<&'a str>,
+    object: &'a str,
+    field: &'a str,
+    from: &'a str,
+    to: &'a str,
+    text: &'a str,
+}
+
+pub(crate) fn document<'a>(world: &'a World, plan: &'a Plan, took: Option<Duration>) -> Document<'a> {
+    let keys = |pods: &[usize]| pods.iter().map(|pod| world.pods[*pod].key()).collect();
+    let new_nodes = plan.new_nodes.iter().zip(names(world, &plan.new_nodes));
+    let mut existing_nodes: Vec<Existing<'_>> = plan
+        .existing
+        .iter()
+        .filter(|(_, pods)| !pods.is_empty())
+        .map(|(node, pods)| Existing {
+            name: &world.nodes[*node].name,
+            pods: keys(pods),
+        })
+        .collect();
+    existing_nodes.sort_by_key(|node| node.name);
+    Document {
+        api_version: "plan.karpenter.sh/v1",
+        new_nodes: new_nodes.map(|(node, name)| new_node(world, node, name)).collect(),
+        existing_nodes,
+        unschedulable: unschedulable(world, plan)
+            .into_iter()
+            .map(|left| told(world, left))
+            .collect(),
+        price_per_hour: plan.price().dollars(),
+        solve_millis: took.map(|took| took.as_micros() as f64 / 1000.0),
+    }
+}
+
+/// Everything that was asked for and is not placed, by pod.
+pub(crate) fn unschedulable<'a>(world: &World, plan: &'a Plan) -> Vec<&'a LeftOver> {
+    let mut all: Vec<&LeftOver> = plan.left_over.iter().chain(&plan.ignored).collect();
+    all.sort_by_cached_key(|left| world.pods[left.pod].key());
+    all
+}
+
+fn new_node<'a>(world: &'a World, node: &'a NewNode, name: String) -> Node<'a> {
+    let pool = &world.pools[node.pool];
+    let launched = pool
+        .instance_types
+        .iter()
+        .find(|it| it.name == node.launch.instance_type);
+    Node {
+        name,
+        node_pool: &pool.name,
+        instance_type: &node.launch.instance_type,
+        capacity_type: &node.launch.capacity_type,
+        zone: &node.launch.zone,
+        price_per_hour: node.launch.price.dollars(),
+        instance_types: node
+            .instance_types
+            .iter()
+            .map(|it| &*pool.instance_types[*it].name)
+            .collect(),
+        labels: &node.labels,
+        pods: node.pods.iter().map(|pod| world.pods[*pod].key()).collect(),
+        requests: shown(&node.requests),
+        allocatable: launched.map(|it| shown(&it.allocatable())).unwrap_or_default(),
+    }
+}
+
+fn told<'a>(world: &'a World, left: &'a LeftOver) -> Unschedulable<'a> {
+    let miss = left.nearest_miss.as_ref().map(|miss| Miss {
+        node_pool: miss.pool.map(|pool| &*world.pools[pool].name),
+        object: &miss.object,
+        field: &miss.field,
+        from: &miss.from,
+        to: &miss.to,
+        text: &miss.text,
+    });
+    Unschedulable {
+        pod: world.pods[left.pod].key(),
+        reason: explain::code(&left.reason),
+        message: explain::reason(world, &left.reason),
+        nearest_miss: miss,
+    }
+}
