@@ -42,10 +42,7 @@ pub fn crd_yaml(kind: Kind) -> String {
 
 /// All definitions as one YAML stream.
 pub fn crds_yaml() -> String {
-    Kind::ALL
-        .into_iter()
-        .map(|kind| format!("---\n{}", crd_yaml(kind)))
-        .collect()
+    Kind::ALL.into_iter().map(|kind| format!("---\n{}", crd_yaml(kind))).collect()
 }
 
 /// `<group>_<plural>.yaml`, as chart authors name such files.
@@ -93,33 +90,15 @@ struct Column {
 }
 
 const fn column(name: &'static str, path: &'static str, kind: &'static str) -> Column {
-    Column {
-        name,
-        path,
-        kind,
-        wide_only: false,
-        description: "",
-    }
+    Column { name, path, kind, wide_only: false, description: "" }
 }
 
 const fn wide(name: &'static str, path: &'static str, kind: &'static str) -> Column {
-    Column {
-        name,
-        path,
-        kind,
-        wide_only: true,
-        description: "",
-    }
+    Column { name, path, kind, wide_only: true, description: "" }
 }
 
 const fn described(name: &'static str, path: &'static str, kind: &'static str, description: &'static str) -> Column {
-    Column {
-        name,
-        path,
-        kind,
-        wide_only: false,
-        description,
-    }
+    Column { name, path, kind, wide_only: false, description }
 }
 
 const READY: Column = column("Ready", r#".status.conditions[?(@.type=="Ready")].status"#, "string");
@@ -147,45 +126,16 @@ fn columns(kind: Kind) -> Value {
             wide("ID", ".status.providerID", "string"),
             wide("NodePool", r".metadata.labels.karpenter\.sh/nodepool", "string"),
             wide("NodeClass", ".spec.nodeClassRef.name", "string"),
-            wide(
-                "Drifted",
-                r#".status.conditions[?(@.type=="Drifted")].status"#,
-                "string",
-            ),
+            wide("Drifted", r#".status.conditions[?(@.type=="Drifted")].status"#, "string"),
         ],
         Kind::NodeOverlay => &[READY, AGE, wide("Weight", ".spec.weight", "integer")],
         Kind::CapacityBuffer => &[
-            described(
-                "Strategy",
-                ".spec.provisioningStrategy",
-                "string",
-                "How the buffer is kept.",
-            ),
-            described(
-                "PodTemplate",
-                ".status.podTemplateRef.name",
-                "string",
-                "The PodTemplate in use.",
-            ),
+            described("Strategy", ".spec.provisioningStrategy", "string", "How the buffer is kept."),
+            described("PodTemplate", ".status.podTemplateRef.name", "string", "The PodTemplate in use."),
             described("Replicas", ".status.replicas", "integer", "Number of chunks in force."),
-            described(
-                "ConditionsType",
-                ".status.conditions[*].type",
-                "string",
-                "Types of all conditions.",
-            ),
-            described(
-                "ConditionsStatus",
-                ".status.conditions[*].status",
-                "string",
-                "States of all conditions.",
-            ),
-            described(
-                "ConditionsReason",
-                ".status.conditions[*].reason",
-                "string",
-                "Reasons of all conditions.",
-            ),
+            described("ConditionsType", ".status.conditions[*].type", "string", "Types of all conditions."),
+            described("ConditionsStatus", ".status.conditions[*].status", "string", "States of all conditions."),
+            described("ConditionsReason", ".status.conditions[*].reason", "string", "Reasons of all conditions."),
             described("Age", ".metadata.creationTimestamp", "date", "Age of the buffer."),
         ],
         Kind::EC2NodeClass => &[READY, AGE, wide("Role", ".spec.role", "string")],

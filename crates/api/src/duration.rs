@@ -36,18 +36,12 @@ impl GoDuration {
     /// Reads what Go's `time.ParseDuration` reads: an optional sign, then numbers (possibly with a fraction) each
     /// followed by a unit; a bare `0` needs none.
     pub fn parse(text: &str) -> Result<Self, DurationError> {
-        Ok(Self {
-            nanos: parse_nanos(text)?,
-            text: text.into(),
-        })
+        Ok(Self { nanos: parse_nanos(text)?, text: text.into() })
     }
 
     /// Text as Go's `Duration.String` prints it: `24h0m0s`, `1m30s`, `1.5s`, `250ms`, `0s`.
     pub fn from_nanos(nanos: i64) -> Self {
-        Self {
-            nanos,
-            text: format_nanos(nanos).into(),
-        }
+        Self { nanos, text: format_nanos(nanos).into() }
     }
 
     pub fn from_secs(seconds: u32) -> Self {
@@ -96,11 +90,7 @@ pub enum NillableDuration {
 
 impl NillableDuration {
     pub fn parse(text: &str) -> Result<Self, DurationError> {
-        if text == NEVER {
-            Ok(Self::Never)
-        } else {
-            GoDuration::parse(text).map(Self::After)
-        }
+        if text == NEVER { Ok(Self::Never) } else { GoDuration::parse(text).map(Self::After) }
     }
 
     pub fn duration(&self) -> Option<&GoDuration> {
@@ -154,16 +144,11 @@ fn parse_nanos(text: &str) -> Result<i64, DurationError> {
     let mut total: u64 = 0;
     while !rest.is_empty() {
         let (number, after) = leading_number(rest)?;
-        let unit_end = after
-            .find(|c: char| c == '.' || c.is_ascii_digit())
-            .unwrap_or(after.len());
+        let unit_end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
         let unit = unit_nanos(&after[..unit_end])?;
         rest = &after[unit_end..];
         let value = number.times(unit, LIMIT).ok_or(DurationError::TooLong)?;
-        total = total
-            .checked_add(value)
-            .filter(|sum| *sum <= LIMIT)
-            .ok_or(DurationError::TooLong)?;
+        total = total.checked_add(value).filter(|sum| *sum <= LIMIT).ok_or(DurationError::TooLong)?;
     }
     match (negative, total) {
         (true, LIMIT) => Ok(i64::MIN),
@@ -207,10 +192,7 @@ fn leading_number(text: &str) -> Result<(Number, &str), DurationError> {
         fraction_digits = end;
         for digit in after_dot[..end].bytes() {
             // Digits beyond what fits are dropped: they are far below a nanosecond.
-            match fraction
-                .checked_mul(10)
-                .and_then(|v| v.checked_add(u64::from(digit - b'0')))
-                .filter(|v| *v <= LIMIT)
+            match fraction.checked_mul(10).and_then(|v| v.checked_add(u64::from(digit - b'0'))).filter(|v| *v <= LIMIT)
             {
                 Some(next) => {
                     fraction = next;

@@ -24,9 +24,7 @@ const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 fn fnv1(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    bytes
-        .into_iter()
-        .fold(FNV_OFFSET, |hash, byte| hash.wrapping_mul(FNV_PRIME) ^ u64::from(byte))
+    bytes.into_iter().fold(FNV_OFFSET, |hash, byte| hash.wrapping_mul(FNV_PRIME) ^ u64::from(byte))
 }
 
 fn string(text: &str) -> u64 {
@@ -55,10 +53,7 @@ fn finish(unordered: u64) -> u64 {
 }
 
 fn string_map(map: &BTreeMap<String, String>) -> u64 {
-    finish(
-        map.iter()
-            .fold(0, |acc, (key, value)| acc ^ pair(string(key), string(value))),
-    )
+    finish(map.iter().fold(0, |acc, (key, value)| acc ^ pair(string(key), string(value))))
 }
 
 fn list(elements: impl IntoIterator<Item = u64>) -> u64 {

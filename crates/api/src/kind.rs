@@ -14,19 +14,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [
-        Self::NodePool,
-        Self::NodeClaim,
-        Self::NodeOverlay,
-        Self::CapacityBuffer,
-        Self::EC2NodeClass,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::NodePool, Self::NodeClaim, Self::NodeOverlay, Self::CapacityBuffer, Self::EC2NodeClass];
 
     /// The kind of an object by what stands in its `apiVersion` and `kind`.
     pub fn of(api_version: &str, kind: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|k| k.api_version() == api_version && k.as_str() == kind)
+        Self::ALL.into_iter().find(|k| k.api_version() == api_version && k.as_str() == kind)
     }
 
     pub fn as_str(self) -> &'static str {
@@ -61,9 +54,7 @@ impl Kind {
 
     /// `group/version` taken apart.
     pub fn group_version(self) -> (&'static str, &'static str) {
-        self.api_version()
-            .split_once('/')
-            .expect("each of our kinds has a group")
+        self.api_version().split_once('/').expect("each of our kinds has a group")
     }
 
     pub fn is_namespaced(self) -> bool {

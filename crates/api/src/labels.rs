@@ -109,11 +109,7 @@ pub fn normalized(key: &str) -> &str {
 /// is the host name, which the scheduler keeps for itself. Exact, unlike the suffix test at admission.
 pub fn is_restricted(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-    let ours = |group: &str| {
-        domain
-            .strip_suffix(group)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
+    let ours = |group: &str| domain.strip_suffix(group).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     !WELL_KNOWN.contains(&key) && (key == HOSTNAME || ours(GROUP) || ours(AWS_GROUP))
 }
 

@@ -68,10 +68,7 @@ mod tests {
             overlay("d", Some(9)),
         ];
         overlays.sort_by(NodeOverlay::precedence);
-        let names: Vec<_> = overlays
-            .iter()
-            .map(|overlay| overlay.metadata.name.as_deref().unwrap())
-            .collect();
+        let names: Vec<_> = overlays.iter().map(|overlay| overlay.metadata.name.as_deref().unwrap()).collect();
         assert_eq!(names, ["d", "c", "b", "z", "a"]);
     }
 }

@@ -54,9 +54,7 @@ impl NodeClaimTemplate {
 }
 
 fn pairs(map: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = (&str, &str)> {
-    map.into_iter()
-        .flatten()
-        .map(|(key, value)| (key.as_str(), value.as_str()))
+    map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
 /// Absent and empty maps differ: the drift hash tells them apart.
@@ -192,10 +190,5 @@ fn default_budget_nodes() -> String {
 }
 
 fn default_budgets() -> Vec<Budget> {
-    vec![Budget {
-        reasons: None,
-        nodes: default_budget_nodes(),
-        schedule: None,
-        duration: None,
-    }]
+    vec![Budget { reasons: None, nodes: default_budget_nodes(), schedule: None, duration: None }]
 }

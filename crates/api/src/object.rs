@@ -121,13 +121,8 @@ pub fn parse<T: Object>(mut object: Value) -> Result<T, Vec<Fault>> {
     let kind = T::KIND_OF_OBJECT;
     let unknown = unknown_fields(kind, &object);
     apply_defaults(kind, &mut object);
-    let mut faults: Vec<Fault> = unknown
-        .into_iter()
-        .map(|field| Fault {
-            field,
-            message: "unknown field".to_owned(),
-        })
-        .collect();
+    let mut faults: Vec<Fault> =
+        unknown.into_iter().map(|field| Fault { field, message: "unknown field".to_owned() }).collect();
     faults.extend(validate(kind, &object));
     match serde_json::from_value(object) {
         Ok(object) if faults.is_empty() => Ok(object),
@@ -135,10 +130,7 @@ pub fn parse<T: Object>(mut object: Value) -> Result<T, Vec<Fault>> {
         Err(error) => {
             // What the schema already complained about need not be said again in the words of a parser.
             if faults.is_empty() {
-                faults.push(Fault {
-                    field: String::new(),
-                    message: error.to_string(),
-                });
+                faults.push(Fault { field: String::new(), message: error.to_string() });
             }
             Err(faults)
         }

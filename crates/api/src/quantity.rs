@@ -11,11 +11,7 @@ pub(crate) fn canonical_volume_size(text: &str) -> String {
     let Ok(mut number) = number.parse::<u64>() else {
         return text.to_owned();
     };
-    let (base, suffixes) = if suffix.ends_with('i') {
-        (1024, BINARY)
-    } else {
-        (1000, DECIMAL)
-    };
+    let (base, suffixes) = if suffix.ends_with('i') { (1024, BINARY) } else { (1000, DECIMAL) };
     let Some(mut step) = suffixes.iter().position(|s| *s == suffix) else {
         return text.to_owned();
     };
@@ -28,17 +24,13 @@ pub(crate) fn canonical_volume_size(text: &str) -> String {
 
 /// Whether the text is a quantity, and on which side of zero: `None` for what is not one.
 pub(crate) fn sign(text: &str) -> Option<Sign> {
-    const SUFFIXES: [&str; 16] = [
-        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
-    ];
+    const SUFFIXES: [&str; 16] = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let (negative, unsigned) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
         _ => (false, text),
     };
-    let end = unsigned
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(unsigned.len());
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let well_formed = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() <= 1;
     if !well_formed || !(SUFFIXES.contains(&suffix) || is_exponent(suffix)) {

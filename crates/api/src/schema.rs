@@ -114,10 +114,7 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     fn new(text: &'static str) -> Self {
-        Self {
-            text,
-            regex: Regex::new(text).expect("a constant pattern in regular syntax"),
-        }
+        Self { text, regex: Regex::new(text).expect("a constant pattern in regular syntax") }
     }
 
     pub(crate) fn matches(&self, text: &str) -> bool {
@@ -140,13 +137,7 @@ const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
 impl Schema {
     fn new(description: &'static str, shape: Shape) -> Self {
-        Self {
-            description,
-            shape,
-            default: None,
-            rules: Vec::new(),
-            inert: Vec::new(),
-        }
+        Self { description, shape, default: None, rules: Vec::new(), inert: Vec::new() }
     }
 
     /// The default an API server fills in when the field is absent.
@@ -238,96 +229,36 @@ impl Schema {
 }
 
 fn object<const N: usize>(description: &'static str, properties: [(&'static str, Schema); N]) -> Schema {
-    Schema::new(
-        description,
-        Shape::Object {
-            properties: properties.into(),
-            required: Vec::new(),
-        },
-    )
+    Schema::new(description, Shape::Object { properties: properties.into(), required: Vec::new() })
 }
 
 fn map(description: &'static str, values: Schema) -> Schema {
-    Schema::new(
-        description,
-        Shape::Map {
-            values: Box::new(values),
-            max: None,
-            merge: None,
-        },
-    )
+    Schema::new(description, Shape::Map { values: Box::new(values), max: None, merge: None })
 }
 
 fn list(description: &'static str, items: Schema) -> Schema {
-    Schema::new(
-        description,
-        Shape::List {
-            items: Box::new(items),
-            min: None,
-            max: None,
-            merge: None,
-        },
-    )
+    Schema::new(description, Shape::List { items: Box::new(items), min: None, max: None, merge: None })
 }
 
 fn text(description: &'static str) -> Schema {
-    Schema::new(
-        description,
-        Shape::Text {
-            pattern: None,
-            min: None,
-            max: None,
-            one_of: &[],
-            date_time: false,
-        },
-    )
+    Schema::new(description, Shape::Text { pattern: None, min: None, max: None, one_of: &[], date_time: false })
 }
 
 fn date_time(description: &'static str) -> Schema {
-    Schema::new(
-        description,
-        Shape::Text {
-            pattern: None,
-            min: None,
-            max: None,
-            one_of: &[],
-            date_time: true,
-        },
-    )
+    Schema::new(description, Shape::Text { pattern: None, min: None, max: None, one_of: &[], date_time: true })
 }
 
 fn int32(description: &'static str) -> Schema {
-    Schema::new(
-        description,
-        Shape::Integer {
-            width: Some(Width::Int32),
-            min: None,
-            max: None,
-        },
-    )
+    Schema::new(description, Shape::Integer { width: Some(Width::Int32), min: None, max: None })
 }
 
 fn int64(description: &'static str) -> Schema {
-    Schema::new(
-        description,
-        Shape::Integer {
-            width: Some(Width::Int64),
-            min: None,
-            max: None,
-        },
-    )
+    Schema::new(description, Shape::Integer { width: Some(Width::Int64), min: None, max: None })
 }
 
 /// An integer the reference declares without a width.
 fn integer(description: &'static str) -> Schema {
-    Schema::new(
-        description,
-        Shape::Integer {
-            width: None,
-            min: None,
-            max: None,
-        },
-    )
+    Schema::new(description, Shape::Integer { width: None, min: None, max: None })
 }
 
 fn boolean(description: &'static str) -> Schema {

@@ -96,9 +96,7 @@ fn is_plain(string: &str) -> bool {
     let starts_plainly = string.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '^' | '$'));
     let ends_plainly = !string.ends_with([' ', ':']);
     let inner = |c: char| c.is_ascii_graphic() || c == ' ';
-    let reserved = [
-        "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf",
-    ];
+    let reserved = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"];
     starts_plainly
         && ends_plainly
         && string.chars().all(inner)

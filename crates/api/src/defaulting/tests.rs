@@ -31,21 +31,14 @@ fn an_omitted_disruption_block_reads_back_in_full() {
 #[test]
 fn an_omitted_consolidate_after_reads_back_as_zero() {
     // covers: API-NP-04
-    for disruption in [
-        Value::Null,
-        json!({}),
-        json!({"consolidationPolicy": "WhenEmpty"}),
-        json!({"budgets": []}),
-    ] {
+    for disruption in [Value::Null, json!({}), json!({"consolidationPolicy": "WhenEmpty"}), json!({"budgets": []})] {
         for replicas in [Value::Null, json!(3)] {
             let pool = pool_with(disruption.clone(), replicas);
             assert_eq!(pool["spec"]["disruption"]["consolidateAfter"], "0s", "{disruption}");
         }
     }
-    let kept = pool_with(
-        json!({"consolidateAfter": "Never", "budgets": [], "consolidationPolicy": "Balanced"}),
-        Value::Null,
-    );
+    let kept =
+        pool_with(json!({"consolidateAfter": "Never", "budgets": [], "consolidationPolicy": "Balanced"}), Value::Null);
     assert_eq!(
         kept["spec"]["disruption"],
         json!({"consolidateAfter": "Never", "budgets": [], "consolidationPolicy": "Balanced"})
@@ -58,14 +51,8 @@ fn defaults_reach_into_lists_and_replace_nulls() {
         json!({"budgets": [{"reasons": ["Empty"], "schedule": null}], "consolidationPolicy": null}),
         Value::Null,
     );
-    assert_eq!(
-        pool["spec"]["disruption"]["budgets"],
-        json!([{"reasons": ["Empty"], "nodes": "10%"}])
-    );
-    assert_eq!(
-        pool["spec"]["disruption"]["consolidationPolicy"],
-        "WhenEmptyOrUnderutilized"
-    );
+    assert_eq!(pool["spec"]["disruption"]["budgets"], json!([{"reasons": ["Empty"], "nodes": "10%"}]));
+    assert_eq!(pool["spec"]["disruption"]["consolidationPolicy"], "WhenEmptyOrUnderutilized");
 
     let mut class = json!({"spec": {"metadataOptions": {"httpTokens": "optional"}, "kubelet": {"maxPods": null}, "tags": {"a": null}}});
     apply_defaults(Kind::EC2NodeClass, &mut class);
@@ -73,11 +60,7 @@ fn defaults_reach_into_lists_and_replace_nulls() {
         class["spec"]["metadataOptions"],
         json!({"httpTokens": "optional", "httpEndpoint": "enabled", "httpProtocolIPv6": "disabled", "httpPutResponseHopLimit": 1})
     );
-    assert_eq!(
-        class["spec"]["kubelet"],
-        json!({"maxPods": null}),
-        "what is open is left alone"
-    );
+    assert_eq!(class["spec"]["kubelet"], json!({"maxPods": null}), "what is open is left alone");
     assert_eq!(class["spec"]["tags"], json!({}));
 
     let mut class = json!({"spec": {}});
@@ -86,10 +69,7 @@ fn defaults_reach_into_lists_and_replace_nulls() {
 
     let mut buffer = json!({"spec": {}});
     apply_defaults(Kind::CapacityBuffer, &mut buffer);
-    assert_eq!(
-        buffer["spec"]["provisioningStrategy"],
-        "buffer.x-k8s.io/active-capacity"
-    );
+    assert_eq!(buffer["spec"]["provisioningStrategy"], "buffer.x-k8s.io/active-capacity");
 
     let mut text = json!("not an object");
     apply_defaults(Kind::NodeClaim, &mut text);

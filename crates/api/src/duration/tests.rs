@@ -50,11 +50,7 @@ fn prints_as_go_prints() {
     ] {
         let duration = GoDuration::from_nanos(nanos);
         assert_eq!(duration.as_str(), want);
-        assert_eq!(
-            GoDuration::parse(want).map(|d| d.nanos()),
-            Ok(nanos),
-            "{want} reads back"
-        );
+        assert_eq!(GoDuration::parse(want).map(|d| d.nanos()), Ok(nanos), "{want} reads back");
     }
 }
 
@@ -64,12 +60,6 @@ fn the_text_survives_a_round_trip() {
         let read: NillableDuration = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
     }
-    assert!(
-        serde_json::from_str::<GoDuration>("\"Never\"").is_err(),
-        "only the nillable one may be Never"
-    );
-    assert!(
-        serde_json::from_str::<NillableDuration>("30").is_err(),
-        "a number is not a duration"
-    );
+    assert!(serde_json::from_str::<GoDuration>("\"Never\"").is_err(), "only the nillable one may be Never");
+    assert!(serde_json::from_str::<NillableDuration>("30").is_err(), "a number is not a duration");
 }

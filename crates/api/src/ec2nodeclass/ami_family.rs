@@ -26,14 +26,8 @@ impl AmiFamily {
     ];
 
     /// The families an alias may name: all but `Custom`.
-    pub const WITH_ALIAS: [Self; 6] = [
-        Self::Al2,
-        Self::Al2023,
-        Self::Bottlerocket,
-        Self::Windows2019,
-        Self::Windows2022,
-        Self::Windows2025,
-    ];
+    pub const WITH_ALIAS: [Self; 6] =
+        [Self::Al2, Self::Al2023, Self::Bottlerocket, Self::Windows2019, Self::Windows2022, Self::Windows2025];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -87,21 +81,14 @@ impl<'a> AmiAlias<'a> {
             None => (text, LATEST, true),
         };
         let family = AmiFamily::WITH_ALIAS.into_iter().find(|f| f.alias_name() == family)?;
-        Some(Self {
-            family,
-            version,
-            assumed_latest,
-        })
+        Some(Self { family, version, assumed_latest })
     }
 }
 
 impl EC2NodeClass {
     /// The alias of the image terms; admission sees to it that there is at most one.
     pub fn ami_alias(&self) -> Option<AmiAlias<'_>> {
-        self.spec
-            .ami_selector_terms
-            .iter()
-            .find_map(|term| AmiAlias::parse(term.alias.as_deref()?))
+        self.spec.ami_selector_terms.iter().find_map(|term| AmiAlias::parse(term.alias.as_deref()?))
     }
 
     /// The family in effect: as written, else that of the alias, else `Custom`.
@@ -110,5 +97,43 @@ impl EC2NodeClass {
             Some(text) => AmiFamily::parse(text).unwrap_or(AmiFamily::Custom),
             None => self.ami_alias().map_or(AmiFamily::Custom, |alias| alias.family),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aliases_name_a_family_and_a_version() {
+        for (text, want) in [
+            ("al2@v20240625", Some((AmiFamily::Al2, "v20240625", false))),
+            ("bottlerocket@latest", Some((AmiFamily::Bottlerocket, "latest", false))),
+            ("al2023", Some((AmiFamily::Al2023, "latest", true))),
+            ("windows2025", Some((AmiFamily::Windows2025, "latest", true))),
+            ("AL2023@latest", None),
+            ("custom@latest", None),
+            ("ubuntu", None),
+        ] {
+            let alias = AmiAlias::parse(text);
+            assert_eq!(alias.map(|alias| (alias.family, alias.version, alias.assumed_latest)), want, "{text}");
+        }
+        for family in AmiFamily::ALL {
+            assert_eq!(AmiFamily::parse(family.as_str()), Some(family));
+            assert_eq!(family.as_str().to_lowercase(), family.alias_name());
+        }
+    }
+
+    #[test]
+    fn the_written_family_goes_before_that_of_the_alias() {
+        let mut class = EC2NodeClass::default();
+        assert_eq!(class.ami_family(), AmiFamily::Custom);
+        class
+            .spec
+            .ami_selector_terms
+            .push(super::super::AmiSelectorTerm { alias: Some("bottlerocket".to_owned()), ..Default::default() });
+        assert_eq!(class.ami_family(), AmiFamily::Bottlerocket);
+        class.spec.ami_family = Some("Custom".to_owned());
+        assert_eq!(class.ami_family(), AmiFamily::Custom);
     }
 }

@@ -31,14 +31,8 @@ fn spec(spec: &EC2NodeClassSpec) -> u64 {
     let mappings = |mappings: &Vec<BlockDeviceMapping>| list(mappings.iter().map(block_device_mapping));
     let interfaces = |interfaces: &Vec<NetworkInterface>| list(interfaces.iter().map(network_interface));
     StructHash::new("EC2NodeClassSpec")
-        .optional(
-            "PlacementGroupSelector",
-            spec.placement_group_selector.as_ref().map(placement_group_selector),
-        )
-        .optional(
-            "AssociatePublicIPAddress",
-            spec.associate_public_ip_address.map(boolean),
-        )
+        .optional("PlacementGroupSelector", spec.placement_group_selector.as_ref().map(placement_group_selector))
+        .optional("AssociatePublicIPAddress", spec.associate_public_ip_address.map(boolean))
         .optional("UserData", spec.user_data.as_deref().map(string))
         .text("Role", spec.role.as_deref().unwrap_or_default())
         .optional("InstanceProfile", spec.instance_profile.as_deref().map(string))
@@ -48,10 +42,7 @@ fn spec(spec: &EC2NodeClassSpec) -> u64 {
         .optional("NetworkInterfaces", spec.network_interfaces.as_ref().map(interfaces))
         .optional("DetailedMonitoring", spec.detailed_monitoring.map(boolean))
         .optional("MetadataOptions", Some(metadata_options(&spec.metadata_options)))
-        .optional(
-            "ConnectionTracking",
-            spec.connection_tracking.as_ref().map(connection_tracking),
-        )
+        .optional("ConnectionTracking", spec.connection_tracking.as_ref().map(connection_tracking))
         .optional("Context", spec.context.as_deref().map(string))
         .optional("CPUOptions", spec.cpu_options.as_ref().map(cpu_options))
         .value()
@@ -81,13 +72,7 @@ fn block_device(device: &BlockDevice) -> u64 {
         .optional("SnapshotID", device.snapshot_id.as_deref().map(string))
         .optional("Throughput", device.throughput.map(int64))
         .optional("VolumeInitializationRate", device.volume_initialization_rate.map(int32))
-        .optional(
-            "VolumeSize",
-            device
-                .volume_size
-                .as_ref()
-                .map(|size| string(&canonical_volume_size(&size.0))),
-        )
+        .optional("VolumeSize", device.volume_size.as_ref().map(|size| string(&canonical_volume_size(&size.0))))
         .optional("VolumeType", device.volume_type.as_deref().map(string))
         .value()
 }
@@ -105,10 +90,7 @@ fn metadata_options(options: &MetadataOptions) -> u64 {
     StructHash::new("MetadataOptions")
         .optional("HTTPEndpoint", Some(string(&options.http_endpoint)))
         .optional("HTTPProtocolIPv6", Some(string(&options.http_protocol_ipv6)))
-        .optional(
-            "HTTPPutResponseHopLimit",
-            Some(int64(options.http_put_response_hop_limit)),
-        )
+        .optional("HTTPPutResponseHopLimit", Some(int64(options.http_put_response_hop_limit)))
         .optional("HTTPTokens", Some(string(&options.http_tokens)))
         .value()
 }
@@ -123,9 +105,6 @@ fn connection_tracking(tracking: &ConnectionTracking) -> u64 {
 
 fn cpu_options(options: &CpuOptions) -> u64 {
     StructHash::new("CPUOptions")
-        .optional(
-            "NestedVirtualization",
-            options.nested_virtualization.as_deref().map(string),
-        )
+        .optional("NestedVirtualization", options.nested_virtualization.as_deref().map(string))
         .value()
 }

@@ -83,11 +83,7 @@ fn write_number(out: &mut String, number: &Number) {
     let magnitude = float.abs();
     if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
         let text = format!("{float:e}");
-        out.push_str(&if text.contains("e-") {
-            text
-        } else {
-            text.replacen('e', "e+", 1)
-        });
+        out.push_str(&if text.contains("e-") { text } else { text.replacen('e', "e+", 1) });
     } else {
         out.push_str(&float.to_string());
     }

@@ -16,10 +16,7 @@ pub fn nodepool_hash(pool: &NodePool) -> String {
 }
 
 fn template(template: &NodeClaimTemplate) -> u64 {
-    let metadata = template
-        .metadata
-        .as_ref()
-        .filter(|m| m.labels.is_some() || m.annotations.is_some());
+    let metadata = template.metadata.as_ref().filter(|m| m.labels.is_some() || m.annotations.is_some());
     StructHash::new("NodeClaimTemplate")
         .optional("ObjectMeta", metadata.map(object_meta))
         .optional("Spec", Some(spec(&template.spec)))
@@ -39,10 +36,7 @@ fn spec(spec: &NodeClaimTemplateSpec) -> u64 {
         .optional("Taints", spec.taints.as_ref().map(taints))
         .optional("StartupTaints", spec.startup_taints.as_ref().map(taints))
         .optional("NodeClassRef", Some(node_class_ref(&spec.node_class_ref)))
-        .optional(
-            "TerminationGracePeriod",
-            spec.termination_grace_period.as_ref().map(duration),
-        )
+        .optional("TerminationGracePeriod", spec.termination_grace_period.as_ref().map(duration))
         .optional("ExpireAfter", nillable_duration(&spec.expire_after))
         .value()
 }
@@ -67,19 +61,13 @@ fn taint(taint: &Taint) -> u64 {
 /// Held by value inside its struct: zero nanoseconds leave the struct without a set field.
 fn duration(duration: &GoDuration) -> u64 {
     let nanos = duration.nanos();
-    StructHash::new("Duration")
-        .optional("Duration", (nanos != 0).then(|| int64(nanos)))
-        .value()
+    StructHash::new("Duration").optional("Duration", (nanos != 0).then(|| int64(nanos))).value()
 }
 
 /// Held by pointer inside its struct: zero nanoseconds are hashed, `Never` is no struct at all.
 fn nillable_duration(duration: &NillableDuration) -> Option<u64> {
     let nanos = duration.duration()?.nanos();
-    Some(
-        StructHash::new("NillableDuration")
-            .optional("Duration", Some(int64(nanos)))
-            .value(),
-    )
+    Some(StructHash::new("NillableDuration").optional("Duration", Some(int64(nanos))).value())
 }
 
 /// Times are hashed in Go's binary form: version, seconds since the year 1, nanoseconds and the zone's offset in
@@ -93,10 +81,6 @@ fn time(timestamp: Timestamp) -> u64 {
         nanos += 1_000_000_000;
     }
     let since_year_1 = seconds + SECONDS_FROM_YEAR_1_TO_1970;
-    let binary = [VERSION]
-        .into_iter()
-        .chain(since_year_1.to_be_bytes())
-        .chain(nanos.to_be_bytes())
-        .chain([0, 0]);
+    let binary = [VERSION].into_iter().chain(since_year_1.to_be_bytes()).chain(nanos.to_be_bytes()).chain([0, 0]);
     StructHash::new("Time").optional("Time", Some(fnv1(binary))).value()
 }

@@ -42,15 +42,9 @@ fn nodepool_hashes_seen_on_real_clusters() {
     let auto = json!({"nodeClassRef": {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"},
         "expireAfter": "336h", "terminationGracePeriod": "24h"});
     let mut tainted = auto.clone();
-    merge(
-        &mut tainted,
-        json!({"taints": [{"key": "CriticalAddonsOnly", "effect": "NoSchedule"}]}),
-    );
+    merge(&mut tainted, json!({"taints": [{"key": "CriticalAddonsOnly", "effect": "NoSchedule"}]}));
     for (pool, want) in [
-        (
-            pool(none.clone(), json!({"expireAfter": "720h"})),
-            "6821555240594823858",
-        ),
+        (pool(none.clone(), json!({"expireAfter": "720h"})), "6821555240594823858"),
         (pool(none.clone(), json!({})), "6821555240594823858"),
         (pool(none.clone(), auto), "4012513481623584108"),
         (pool(none.clone(), tainted), "4982684901400657622"),
@@ -88,48 +82,18 @@ fn nodepool_hashes_of_the_reference() {
             json!({"taints": [], "startupTaints": []}),
             "1503777627493537235",
         ),
-        (
-            "taints",
-            none.clone(),
-            json!({"taints": [gpu, dedicated]}),
-            "18136105463463828471",
-        ),
-        (
-            "their order is nothing",
-            none.clone(),
-            json!({"taints": [dedicated, gpu]}),
-            "18136105463463828471",
-        ),
+        ("taints", none.clone(), json!({"taints": [gpu, dedicated]}), "18136105463463828471"),
+        ("their order is nothing", none.clone(), json!({"taints": [dedicated, gpu]}), "18136105463463828471"),
         (
             "startup taints",
             none.clone(),
             json!({"startupTaints": [{"key": "node.cilium.io/agent-not-ready", "value": "true", "effect": "NoExecute"}]}),
             "9240655166365907290",
         ),
-        (
-            "an expiry in mixed units",
-            none.clone(),
-            json!({"expireAfter": "1h30m10s"}),
-            "17486462449493787611",
-        ),
-        (
-            "a grace period",
-            none.clone(),
-            json!({"terminationGracePeriod": "48h"}),
-            "15015733878877233177",
-        ),
-        (
-            "a grace period of zero",
-            none.clone(),
-            json!({"terminationGracePeriod": "0s"}),
-            "10356118934572431967",
-        ),
-        (
-            "another class",
-            none,
-            json!({"nodeClassRef": {"name": "gpu-nodes"}}),
-            "13831917749468066394",
-        ),
+        ("an expiry in mixed units", none.clone(), json!({"expireAfter": "1h30m10s"}), "17486462449493787611"),
+        ("a grace period", none.clone(), json!({"terminationGracePeriod": "48h"}), "15015733878877233177"),
+        ("a grace period of zero", none.clone(), json!({"terminationGracePeriod": "0s"}), "10356118934572431967"),
+        ("another class", none, json!({"nodeClassRef": {"name": "gpu-nodes"}}), "13831917749468066394"),
     ] {
         assert_eq!(nodepool_hash(&pool(metadata, spec)), want, "{what}");
     }
@@ -195,38 +159,17 @@ fn ec2nodeclass_hashes_of_the_reference() {
     for (changes, want) in [
         (json!({}), BASE),
         (json!({"userData": "userdata-test-2"}), "11774429238106843388"),
-        (
-            json!({"tags": {"keyTag-test-3": "valueTag-test-3"}}),
-            "9327338697296909506",
-        ),
+        (json!({"tags": {"keyTag-test-3": "valueTag-test-3"}}), "9327338697296909506"),
         (json!({"context": "context-2"}), "2279761750428738028"),
         (json!({"detailedMonitoring": true}), "1936848126751988570"),
         (json!({"instanceStorePolicy": "RAID0"}), "16697988646989909967"),
         (json!({"associatePublicIPAddress": true}), "16141801171825097963"),
-        (
-            json!({"metadataOptions": {"httpEndpoint": "enabled"}}),
-            "14969742554812447671",
-        ),
-        (
-            json!({"metadataOptions": {"httpProtocolIPv6": "enabled"}}),
-            "1581716956216772561",
-        ),
-        (
-            json!({"metadataOptions": {"httpPutResponseHopLimit": 10}}),
-            "14046948658064232764",
-        ),
-        (
-            json!({"metadataOptions": {"httpTokens": "required"}}),
-            "1346719102507290084",
-        ),
-        (
-            json!({"blockDeviceMappings": [{"deviceName": "map-device-test-3"}]}),
-            "8979166653850509463",
-        ),
-        (
-            json!({"blockDeviceMappings": [{"rootVolume": true}]}),
-            "8875796205856543692",
-        ),
+        (json!({"metadataOptions": {"httpEndpoint": "enabled"}}), "14969742554812447671"),
+        (json!({"metadataOptions": {"httpProtocolIPv6": "enabled"}}), "1581716956216772561"),
+        (json!({"metadataOptions": {"httpPutResponseHopLimit": 10}}), "14046948658064232764"),
+        (json!({"metadataOptions": {"httpTokens": "required"}}), "1346719102507290084"),
+        (json!({"blockDeviceMappings": [{"deviceName": "map-device-test-3"}]}), "8979166653850509463"),
+        (json!({"blockDeviceMappings": [{"rootVolume": true}]}), "8875796205856543692"),
         (device(json!({"deleteOnTermination": true})), "1470935115846151531"),
         (device(json!({"encrypted": true})), "5252376125396833097"),
         (device(json!({"iops": 10})), "11651419893470054855"),
@@ -235,26 +178,11 @@ fn ec2nodeclass_hashes_of_the_reference() {
         (device(json!({"throughput": 10})), "1873429003468556999"),
         (device(json!({"volumeType": "io1"})), "6743466905516550702"),
         (device(json!({"volumeSize": "10G"})), "10372902467896351912"),
-        (
-            json!({"connectionTracking": {"tcpEstablishedTimeout": 300}}),
-            "1619669030802245540",
-        ),
-        (
-            json!({"connectionTracking": {"udpStreamTimeout": 120}}),
-            "13743705849402595405",
-        ),
-        (
-            json!({"connectionTracking": {"udpTimeout": 45}}),
-            "17941926745862994490",
-        ),
-        (
-            json!({"cpuOptions": {"nestedVirtualization": "enabled"}}),
-            "6157846767212910604",
-        ),
-        (
-            json!({"role": null, "instanceProfile": "test-instance-profile"}),
-            "10323991363677716244",
-        ),
+        (json!({"connectionTracking": {"tcpEstablishedTimeout": 300}}), "1619669030802245540"),
+        (json!({"connectionTracking": {"udpStreamTimeout": 120}}), "13743705849402595405"),
+        (json!({"connectionTracking": {"udpTimeout": 45}}), "17941926745862994490"),
+        (json!({"cpuOptions": {"nestedVirtualization": "enabled"}}), "6157846767212910604"),
+        (json!({"role": null, "instanceProfile": "test-instance-profile"}), "10323991363677716244"),
         // What only selects does not count.
         (json!({"subnetSelectorTerms": [{"tags": {"a": "b"}}]}), BASE),
         (json!({"securityGroupSelectorTerms": [{"id": "sg-1"}]}), BASE),
@@ -274,42 +202,26 @@ fn ec2nodeclass_hash_knows_no_order_and_the_effective_family() {
     // covers: API-EC2-60, AWS-DRIFT-14
     let mut reversed = class(json!({}));
     reversed.spec.block_device_mappings.as_mut().unwrap().reverse();
-    assert_eq!(
-        ec2nodeclass_hash(&reversed, Some("test-ca-bundle")),
-        class_hash(json!({}))
-    );
+    assert_eq!(ec2nodeclass_hash(&reversed, Some("test-ca-bundle")), class_hash(json!({})));
 
     let alias = json!({"amiSelectorTerms": [{"alias": "al2023@latest"}]});
     let mut named = alias.clone();
     merge(&mut named, json!({"amiFamily": "AL2023"}));
-    assert_eq!(
-        class_hash(alias.clone()),
-        class_hash(named),
-        "naming the implied family changes nothing"
-    );
+    assert_eq!(class_hash(alias.clone()), class_hash(named), "naming the implied family changes nothing");
     assert_ne!(class_hash(alias), class_hash(json!({})));
-    assert_ne!(
-        class_hash(json!({})),
-        ec2nodeclass_hash(&class(json!({})), None),
-        "the CA bundle counts"
-    );
+    assert_ne!(class_hash(json!({})), ec2nodeclass_hash(&class(json!({})), None), "the CA bundle counts");
     assert_eq!(
         class_hash(json!({"kubelet": {"maxPods": 1, "podsPerCore": 2}})),
         class_hash(json!({"kubelet": {"podsPerCore": 2, "maxPods": 1}})),
     );
-    assert_ne!(
-        class_hash(json!({"kubelet": {"maxPods": 12}})),
-        class_hash(json!({"kubelet": {"maxPods": 21}}))
-    );
+    assert_ne!(class_hash(json!({"kubelet": {"maxPods": 12}})), class_hash(json!({"kubelet": {"maxPods": 21}})));
 }
 
 #[test]
 fn json_is_written_as_go_writes_it() {
     let value =
         json!({"b": [1, -2, 1.5, 100.0, 1e21, 1.5e-7, 0.000001], "a": {"z": null, "y": "<&>\u{2028}\u{1}\n\"\\"}});
-    let Value::Object(map) = value else {
-        unreachable!("an object literal")
-    };
+    let Value::Object(map) = value else { unreachable!("an object literal") };
     assert_eq!(
         go_json::object(&map),
         r#"{"a":{"y":"\u003c\u0026\u003e\u2028\u0001\n\"\\","z":null},"b":[1,-2,1.5,100,1e+21,1.5e-7,0.000001]}"#,

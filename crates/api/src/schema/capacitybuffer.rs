@@ -9,30 +9,16 @@ use super::{Rule, Schema, int32, int64, object, resources, root, text};
 use crate::capacitybuffer::ACTIVE_CAPACITY;
 
 pub(super) fn schema() -> Schema {
-    root(
-        "Spare capacity kept ready for pods that do not exist yet.",
-        spec(),
-        status(),
-    )
-    .require(&["spec"])
+    root("Spare capacity kept ready for pods that do not exist yet.", spec(), status()).require(&["spec"])
 }
 
 fn spec() -> Schema {
     object(
         "How much spare capacity, in chunks the size of one pod.",
         [
-            (
-                "limits",
-                resources("Cap on the total requests of all chunks. Alone, it decides their number."),
-            ),
-            (
-                "percentage",
-                int32("Chunks as a share of the replicas of scalableRef, rounded up.").at_least(0),
-            ),
-            (
-                "podTemplateRef",
-                pod_template_ref("The PodTemplate of this namespace that is one chunk."),
-            ),
+            ("limits", resources("Cap on the total requests of all chunks. Alone, it decides their number.")),
+            ("percentage", int32("Chunks as a share of the replicas of scalableRef, rounded up.").at_least(0)),
+            ("podTemplateRef", pod_template_ref("The PodTemplate of this namespace that is one chunk.")),
             (
                 "provisioningStrategy",
                 text("How the buffer is kept. Only the default strategy acts.").default_value(json!(ACTIVE_CAPACITY)),
@@ -73,10 +59,7 @@ fn status() -> Schema {
         "What the buffer resolved to.",
         [
             ("conditions", conditions()),
-            (
-                "podTemplateGeneration",
-                int64("Generation of the PodTemplate last seen."),
-            ),
+            ("podTemplateGeneration", int64("Generation of the PodTemplate last seen.")),
             ("podTemplateRef", pod_template_ref("The PodTemplate in use.")),
             ("provisioningStrategy", text("The strategy in use.")),
             ("replicas", int32("Number of chunks in force.")),

@@ -14,20 +14,14 @@ pub(super) fn conditions() -> Schema {
 
 /// Conditions of the EC2NodeClass, whose list has no merge keys in the reference.
 pub(super) fn plain_conditions() -> Schema {
-    list(
-        "Signals of health and readiness.",
-        condition(text(REASON_TEXT).at_least(1).pattern(REASON), REQUIRED),
-    )
+    list("Signals of health and readiness.", condition(text(REASON_TEXT).at_least(1).pattern(REASON), REQUIRED))
 }
 
 /// Conditions of a NodeClaim, which may come without reason and message.
 pub(super) fn nodeclaim_conditions() -> Schema {
     list(
         "Signals of health and readiness.",
-        condition(
-            text(REASON_TEXT).pattern(REASON_OR_EMPTY),
-            &["lastTransitionTime", "status", "type"],
-        ),
+        condition(text(REASON_TEXT).pattern(REASON_OR_EMPTY), &["lastTransitionTime", "status", "type"]),
     )
     .merge(ListMerge::Map(&["type"]))
 }
@@ -40,19 +34,10 @@ fn condition(reason: Schema, required: &[&'static str]) -> Schema {
         "One aspect of the object's state.",
         [
             ("lastTransitionTime", date_time("When the status last changed.")),
-            (
-                "message",
-                text("Details of the last change, for people. May be empty.").at_most(32768),
-            ),
-            (
-                "observedGeneration",
-                int64("The generation of the object this condition was computed from.").at_least(0),
-            ),
+            ("message", text("Details of the last change, for people. May be empty.").at_most(32768)),
+            ("observedGeneration", int64("The generation of the object this condition was computed from.").at_least(0)),
             ("reason", reason.at_most(1024)),
-            (
-                "status",
-                text("Whether the condition holds.").one_of(&["True", "False", "Unknown"]),
-            ),
+            ("status", text("Whether the condition holds.").one_of(&["True", "False", "Unknown"])),
             ("type", text("What the condition is about.").at_most(316).pattern(TYPE)),
         ],
     )

@@ -110,9 +110,7 @@ fn family_matches_alias() -> [Rule; 6] {
 }
 
 fn family_is_possible(spec: &Value, family: &str, alias: &str) -> bool {
-    let aliased = ami_terms(spec)
-        .iter()
-        .any(|term| text_of(term, "alias").split('@').next() == Some(alias));
+    let aliased = ami_terms(spec).iter().any(|term| text_of(term, "alias").split('@').next() == Some(alias));
     let given = text_of(spec, "amiFamily");
     !has(spec, "amiFamily") || !aliased || given == "Custom" || given == family
 }
@@ -122,14 +120,8 @@ fn ami_terms(spec: &Value) -> &[Value] {
 }
 
 fn tags() -> Schema {
-    map(
-        "Tags put on everything created in EC2. Keys the controller sets itself are refused.",
-        text(""),
-    )
-    .rules([
-        Rule::entry("empty tag keys aren't supported", "self.all(k, k != '')", |key, _| {
-            !key.is_empty()
-        }),
+    map("Tags put on everything created in EC2. Keys the controller sets itself are refused.", text("")).rules([
+        Rule::entry("empty tag keys aren't supported", "self.all(k, k != '')", |key, _| !key.is_empty()),
         Rule::entry(
             "tag contains a restricted tag matching eks:eks-cluster-name",
             "self.all(k, k !='eks:eks-cluster-name')",

@@ -30,26 +30,18 @@ fn spec() -> Schema {
         ],
     )
     .require(&["nodeClassRef", "requirements"])
-    .rule(Rule::transition("spec is immutable", "self == oldSelf", |old, new| {
-        old == new
-    }))
+    .rule(Rule::transition("spec is immutable", "self == oldSelf", |old, new| old == new))
 }
 
 fn status() -> Schema {
     object(
         "What became of the claim.",
         [
-            (
-                "allocatable",
-                resources("What pods may use of the node, estimated at launch."),
-            ),
+            ("allocatable", resources("What pods may use of the node, estimated at launch.")),
             ("capacity", resources("The node's full capacity, estimated at launch.")),
             ("conditions", nodeclaim_conditions()),
             ("imageID", text("The image the node runs.")),
-            (
-                "lastPodEventTime",
-                date_time("When a pod was last bound to the node, left it or went terminal on it."),
-            ),
+            ("lastPodEventTime", date_time("When a pod was last bound to the node, left it or went terminal on it.")),
             ("nodeName", text("Name of the node.")),
             ("providerID", text("The instance, as the node names it.")),
         ],

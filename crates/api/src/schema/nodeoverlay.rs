@@ -10,12 +10,7 @@ use super::{ListMerge, Rule, Schema, int32, list, object, resources, restricted,
 use crate::requirement::operator;
 
 pub(super) fn schema() -> Schema {
-    root(
-        "Changes price or capacity of instance types in simulation.",
-        spec(),
-        status(),
-    )
-    .require(&["spec"])
+    root("Changes price or capacity of instance types in simulation.", spec(), status()).require(&["spec"])
 }
 
 fn spec() -> Schema {
@@ -33,10 +28,7 @@ fn spec() -> Schema {
                     |name, _| !["cpu", "memory", "ephemeral-storage", "pods"].contains(&name),
                 )),
             ),
-            (
-                "price",
-                text("Replaces the price: a number without sign.").pattern(r"^\d+(\.\d+)?$"),
-            ),
+            ("price", text("Replaces the price: a number without sign.").pattern(r"^\d+(\.\d+)?$")),
             (
                 "priceAdjustment",
                 text("Shifts the price: a signed number, or a signed percentage.")
@@ -69,23 +61,20 @@ fn requirements() -> Schema {
         ],
     )
     .require(&["key", "operator"]);
-    list(
-        "Which instance types and offerings the overlay touches; all restrictions hold.",
-        item,
-    )
-    .at_most(100)
-    .merge(ListMerge::Atomic)
-    .rule(Rule::each(
-        "requirements with operator 'NotIn' must have a value defined",
-        "self.all(x, x.operator == 'NotIn' ? x.values.size() != 0 : true)",
-        |x| text_of(x, "operator") != operator::NOT_IN || !values(x).is_empty(),
-    ))
-    .rule(in_needs_values())
-    .rule(Rule::each(
-        "requirements operator 'Gt', 'Lt', 'Gte' or 'Lte' must have a single positive integer value",
-        NUMERIC_CEL,
-        numeric_has_one_integer,
-    ))
+    list("Which instance types and offerings the overlay touches; all restrictions hold.", item)
+        .at_most(100)
+        .merge(ListMerge::Atomic)
+        .rule(Rule::each(
+            "requirements with operator 'NotIn' must have a value defined",
+            "self.all(x, x.operator == 'NotIn' ? x.values.size() != 0 : true)",
+            |x| text_of(x, "operator") != operator::NOT_IN || !values(x).is_empty(),
+        ))
+        .rule(in_needs_values())
+        .rule(Rule::each(
+            "requirements operator 'Gt', 'Lt', 'Gte' or 'Lte' must have a single positive integer value",
+            NUMERIC_CEL,
+            numeric_has_one_integer,
+        ))
 }
 
 fn status() -> Schema {

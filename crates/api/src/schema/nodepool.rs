@@ -10,12 +10,7 @@ use super::{
 use crate::nodepool::{DEFAULT_BUDGET_NODES, DEFAULT_CONSOLIDATE_AFTER, consolidation_policy, disruption_reason};
 
 pub(super) fn schema() -> Schema {
-    root(
-        "A pool of nodes launched on demand from one template.",
-        spec(),
-        status(),
-    )
-    .require(&["spec"])
+    root("A pool of nodes launched on demand from one template.", spec(), status()).require(&["spec"])
 }
 
 fn spec() -> Schema {
@@ -64,9 +59,7 @@ fn spec() -> Schema {
 }
 
 fn only_nodes(limits: Option<&Value>) -> bool {
-    limits
-        .and_then(Value::as_object)
-        .is_none_or(|limits| limits.keys().all(|name| name == "nodes"))
+    limits.and_then(Value::as_object).is_none_or(|limits| limits.keys().all(|name| name == "nodes"))
 }
 
 fn disruption() -> Schema {
@@ -108,12 +101,9 @@ fn budgets() -> Schema {
             ),
             (
                 "reasons",
-                list(
-                    "The reasons the budget applies to; all when absent.",
-                    text("").one_of(&disruption_reason::ALL),
-                )
-                .at_most(50)
-                .merge(ListMerge::Set),
+                list("The reasons the budget applies to; all when absent.", text("").one_of(&disruption_reason::ALL))
+                    .at_most(50)
+                    .merge(ListMerge::Set),
             ),
             (
                 "schedule",

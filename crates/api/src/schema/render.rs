@@ -17,10 +17,7 @@ pub(super) fn render(schema: &Schema) -> Value {
         out.insert((*keyword).into(), value.clone());
     }
     if !schema.rules.is_empty() {
-        out.insert(
-            "x-kubernetes-validations".into(),
-            schema.rules.iter().map(render_rule).collect(),
-        );
+        out.insert("x-kubernetes-validations".into(), schema.rules.iter().map(render_rule).collect());
     }
     out.sort_keys();
     Value::Object(out)
@@ -37,10 +34,7 @@ fn render_shape(out: &mut Map<String, Value>, shape: &Shape) {
     match shape {
         Shape::Object { properties, required } => {
             put("type", "object".into());
-            let mut rendered: Map<_, _> = properties
-                .iter()
-                .map(|(name, s)| ((*name).to_owned(), render(s)))
-                .collect();
+            let mut rendered: Map<_, _> = properties.iter().map(|(name, s)| ((*name).to_owned(), render(s))).collect();
             rendered.sort_keys();
             put("properties", rendered.into());
             if !required.is_empty() {
@@ -61,10 +55,7 @@ fn render_shape(out: &mut Map<String, Value>, shape: &Shape) {
         }
         Shape::Open => {
             put("type", "object".into());
-            put(
-                "additionalProperties",
-                json!({"x-kubernetes-preserve-unknown-fields": true}),
-            );
+            put("additionalProperties", json!({"x-kubernetes-preserve-unknown-fields": true}));
             put("x-kubernetes-preserve-unknown-fields", true.into());
         }
         Shape::List { items, min, max, merge } => {
@@ -86,13 +77,7 @@ fn render_shape(out: &mut Map<String, Value>, shape: &Shape) {
                 None => {}
             }
         }
-        Shape::Text {
-            pattern,
-            min,
-            max,
-            one_of,
-            date_time,
-        } => {
+        Shape::Text { pattern, min, max, one_of, date_time } => {
             put("type", "string".into());
             if let Some(pattern) = pattern {
                 put("pattern", pattern.text.into());

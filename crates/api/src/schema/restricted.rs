@@ -77,9 +77,8 @@ const AWS_DOMAIN: &str = "label domain \"karpenter.k8s.aws\" is restricted";
 /// On a requirement's key in a NodePool.
 pub(super) fn nodepool_key() -> [Rule; 4] {
     let [domain, hostname, aws] = nodeclaim_key();
-    let nodepool = Rule::whole(NODEPOOL_LABEL, r#"self != "karpenter.sh/nodepool""#, |key| {
-        key.as_str() != Some(labels::NODEPOOL)
-    });
+    let nodepool =
+        Rule::whole(NODEPOOL_LABEL, r#"self != "karpenter.sh/nodepool""#, |key| key.as_str() != Some(labels::NODEPOOL));
     [domain, nodepool, hostname, aws]
 }
 
@@ -94,14 +93,9 @@ pub(super) fn nodeclaim_key() -> [Rule; 3] {
 
 /// On a requirement's key in a NodeOverlay.
 pub(super) fn overlay_key() -> [Rule; 3] {
-    let aws = Rule::whole(
-        AWS_DOMAIN,
-        key_rule(&AWS_DOMAIN_OVERLAY_LABELS, labels::AWS_GROUP),
-        |key| {
-            key.as_str()
-                .is_none_or(|key| allowed(key, &AWS_DOMAIN_OVERLAY_LABELS, labels::AWS_GROUP))
-        },
-    );
+    let aws = Rule::whole(AWS_DOMAIN, key_rule(&AWS_DOMAIN_OVERLAY_LABELS, labels::AWS_GROUP), |key| {
+        key.as_str().is_none_or(|key| allowed(key, &AWS_DOMAIN_OVERLAY_LABELS, labels::AWS_GROUP))
+    });
     let [domain, hostname] = key();
     [domain, hostname, aws]
 }
@@ -110,34 +104,21 @@ pub(super) fn overlay_key() -> [Rule; 3] {
 pub(super) fn template_labels() -> [Rule; 4] {
     let all = |rule: String| format!("self.all(x, {})", rule.replace("self", "x"));
     [
-        Rule::entry(
-            KARPENTER_DOMAIN,
-            all(key_rule(&GROUP_LABELS, labels::GROUP)),
-            |key, _| allowed(key, &GROUP_LABELS, labels::GROUP),
-        ),
-        Rule::entry(
-            NODEPOOL_LABEL,
-            r#"self.all(x, x != "karpenter.sh/nodepool")"#,
-            |key, _| key != labels::NODEPOOL,
-        ),
-        Rule::entry(
-            HOSTNAME_LABEL,
-            r#"self.all(x, x != "kubernetes.io/hostname")"#,
-            |key, _| key != labels::HOSTNAME,
-        ),
-        Rule::entry(
-            AWS_DOMAIN,
-            all(key_rule(&AWS_DOMAIN_LABELS, labels::AWS_GROUP)),
-            |key, _| allowed_in_aws_domain(key),
-        ),
+        Rule::entry(KARPENTER_DOMAIN, all(key_rule(&GROUP_LABELS, labels::GROUP)), |key, _| {
+            allowed(key, &GROUP_LABELS, labels::GROUP)
+        }),
+        Rule::entry(NODEPOOL_LABEL, r#"self.all(x, x != "karpenter.sh/nodepool")"#, |key, _| key != labels::NODEPOOL),
+        Rule::entry(HOSTNAME_LABEL, r#"self.all(x, x != "kubernetes.io/hostname")"#, |key, _| key != labels::HOSTNAME),
+        Rule::entry(AWS_DOMAIN, all(key_rule(&AWS_DOMAIN_LABELS, labels::AWS_GROUP)), |key, _| {
+            allowed_in_aws_domain(key)
+        }),
     ]
 }
 
 fn key() -> [Rule; 2] {
     [
         Rule::whole(KARPENTER_DOMAIN, key_rule(&GROUP_LABELS, labels::GROUP), |key| {
-            key.as_str()
-                .is_none_or(|key| allowed(key, &GROUP_LABELS, labels::GROUP))
+            key.as_str().is_none_or(|key| allowed(key, &GROUP_LABELS, labels::GROUP))
         }),
         Rule::whole(HOSTNAME_LABEL, r#"self != "kubernetes.io/hostname""#, |key| {
             key.as_str() != Some(labels::HOSTNAME)
@@ -147,10 +128,7 @@ fn key() -> [Rule; 2] {
 
 fn key_rule(exceptions: &[&str], domain: &str) -> String {
     let quoted: Vec<String> = exceptions.iter().map(|key| format!("\"{key}\"")).collect();
-    format!(
-        r#"self in [{}] || !self.find("^([^/]+)").endsWith("{domain}")"#,
-        quoted.join(", ")
-    )
+    format!(r#"self in [{}] || !self.find("^([^/]+)").endsWith("{domain}")"#, quoted.join(", "))
 }
 
 fn allowed_in_aws_domain(key: &str) -> bool {

@@ -24,11 +24,7 @@ pub(crate) enum Check {
 
 impl Rule {
     fn new(message: &'static str, cel: impl Into<String>, check: Check) -> Self {
-        Self {
-            message,
-            cel: cel.into(),
-            check,
-        }
+        Self { message, cel: cel.into(), check }
     }
 
     pub(super) fn whole(message: &'static str, cel: impl Into<String>, check: fn(&Value) -> bool) -> Self {

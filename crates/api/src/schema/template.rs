@@ -54,18 +54,10 @@ pub(super) fn node_class_ref() -> Schema {
         [
             (
                 "group",
-                text("API group of the class.")
-                    .pattern("^[^/]*$")
-                    .rule(Rule::not_empty("group may not be empty")),
+                text("API group of the class.").pattern("^[^/]*$").rule(Rule::not_empty("group may not be empty")),
             ),
-            (
-                "kind",
-                text("Kind of the class.").rule(Rule::not_empty("kind may not be empty")),
-            ),
-            (
-                "name",
-                text("Name of the class.").rule(Rule::not_empty("name may not be empty")),
-            ),
+            ("kind", text("Kind of the class.").rule(Rule::not_empty("kind may not be empty"))),
+            ("name", text("Name of the class.").rule(Rule::not_empty("name may not be empty"))),
         ],
     )
     .require(&["group", "kind", "name"])
@@ -88,36 +80,28 @@ pub(super) fn requirements(key_rules: impl IntoIterator<Item = Rule>) -> Schema 
         ],
     )
     .require(&["key", "operator"]);
-    list(
-        "Restrictions on the nodes, all of which hold. The template's labels count as well.",
-        item,
-    )
-    .at_most(100)
-    .merge(ListMerge::Atomic)
-    .rule(in_needs_values())
-    .rule(Rule::each(
-        "requirements operator 'Gt', 'Lt', 'Gte', or 'Lte' must have a single positive integer value",
-        NUMERIC_CEL,
-        numeric_has_one_integer,
-    ))
-    .rule(Rule::each(
-        "requirements with 'minValues' must have at least that many values specified in the 'values' field",
-        "self.all(x, (x.operator == 'In' && has(x.minValues)) ? x.values.size() >= x.minValues : true)",
-        |x| {
-            let floor = x
-                .get("minValues")
-                .and_then(Value::as_i64)
-                .filter(|_| text_of(x, "operator") == operator::IN);
-            floor.is_none_or(|floor| values(x).len() as i64 >= floor)
-        },
-    ))
+    list("Restrictions on the nodes, all of which hold. The template's labels count as well.", item)
+        .at_most(100)
+        .merge(ListMerge::Atomic)
+        .rule(in_needs_values())
+        .rule(Rule::each(
+            "requirements operator 'Gt', 'Lt', 'Gte', or 'Lte' must have a single positive integer value",
+            NUMERIC_CEL,
+            numeric_has_one_integer,
+        ))
+        .rule(Rule::each(
+            "requirements with 'minValues' must have at least that many values specified in the 'values' field",
+            "self.all(x, (x.operator == 'In' && has(x.minValues)) ? x.values.size() >= x.minValues : true)",
+            |x| {
+                let floor =
+                    x.get("minValues").and_then(Value::as_i64).filter(|_| text_of(x, "operator") == operator::IN);
+                floor.is_none_or(|floor| values(x).len() as i64 >= floor)
+            },
+        ))
 }
 
 pub(super) fn requirement_key(rules: impl IntoIterator<Item = Rule>) -> Schema {
-    text("The label's key.")
-        .at_most(316)
-        .pattern(QUALIFIED_KEY)
-        .rules(rules)
+    text("The label's key.").at_most(316).pattern(QUALIFIED_KEY).rules(rules)
 }
 
 pub(super) fn requirement_operator() -> Schema {
@@ -126,13 +110,10 @@ pub(super) fn requirement_operator() -> Schema {
 
 /// The limits meant for each value stand at the list, where they have no effect: bad values are found at run time.
 pub(super) fn requirement_values() -> Schema {
-    list(
-        "In and NotIn: the values; Gt, Lt, Gte and Lte: one integer; otherwise none.",
-        text(""),
-    )
-    .merge(ListMerge::Atomic)
-    .inert("maxLength", json!(63))
-    .inert("pattern", json!(LABEL_VALUE))
+    list("In and NotIn: the values; Gt, Lt, Gte and Lte: one integer; otherwise none.", text(""))
+        .merge(ListMerge::Atomic)
+        .inert("maxLength", json!(63))
+        .inert("pattern", json!(LABEL_VALUE))
 }
 
 pub(super) fn in_needs_values() -> Rule {
@@ -151,10 +132,7 @@ pub(super) fn numeric_has_one_integer(x: &Value) -> bool {
         return true;
     }
     match values(x) {
-        [value] => value
-            .as_str()
-            .and_then(|text| text.parse::<i64>().ok())
-            .is_some_and(|number| number >= 0),
+        [value] => value.as_str().and_then(|text| text.parse::<i64>().ok()).is_some_and(|number| number >= 0),
         _ => false,
     }
 }

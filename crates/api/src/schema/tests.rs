@@ -10,12 +10,9 @@ use crate::{CapacityBuffer, EC2NodeClass, NodeClaim, NodeOverlay, NodePool, Obje
 /// A value with every property the schema knows. `1h` will do for every text: it is a duration, too.
 fn sample(schema: &Schema) -> Value {
     match &schema.shape {
-        Shape::Object { properties, .. } => Value::Object(
-            properties
-                .iter()
-                .map(|(name, schema)| ((*name).to_owned(), sample(schema)))
-                .collect(),
-        ),
+        Shape::Object { properties, .. } => {
+            Value::Object(properties.iter().map(|(name, schema)| ((*name).to_owned(), sample(schema))).collect())
+        }
         Shape::Map { values, .. } => json!({"some.key": sample(values)}),
         Shape::Open => json!({"any": {"thing": [1, "two", {"three": null}]}}),
         Shape::List { items, .. } => json!([sample(items)]),
@@ -59,11 +56,7 @@ fn minimal(schema: &Schema) -> Value {
     match &schema.shape {
         Shape::Object { properties, required } => {
             let needed = properties.iter().filter(|(name, _)| required.contains(name));
-            Value::Object(
-                needed
-                    .map(|(name, schema)| ((*name).to_owned(), minimal(schema)))
-                    .collect(),
-            )
+            Value::Object(needed.map(|(name, schema)| ((*name).to_owned(), minimal(schema))).collect())
         }
         Shape::List { .. } => json!([]),
         _ => sample(schema),

@@ -35,9 +35,7 @@ pub(super) fn create(schema: &Schema, object: &Value) -> Vec<Fault> {
 }
 
 pub(super) fn update(schema: &Schema, old: &Value, new: &Value, faults: &mut Vec<Fault>) {
-    let mut walk = Walk {
-        faults: std::mem::take(faults),
-    };
+    let mut walk = Walk { faults: std::mem::take(faults) };
     walk.visit_change(schema, old, new, Path::Root);
     *faults = walk.faults;
 }
@@ -84,10 +82,7 @@ struct Walk {
 
 impl Walk {
     fn fault(&mut self, path: Path<'_>, message: impl Into<String>) {
-        self.faults.push(Fault {
-            field: path.to_string(),
-            message: message.into(),
-        });
+        self.faults.push(Fault { field: path.to_string(), message: message.into() });
     }
 
     /// Checks the value itself, then what is in it, then the rules that stand here.
@@ -148,13 +143,7 @@ impl Walk {
             match rule.check {
                 Check::Whole(holds) if !holds(value) => self.fault(path, rule.message),
                 Check::Each(holds) => {
-                    for (i, _) in value
-                        .as_array()
-                        .into_iter()
-                        .flatten()
-                        .enumerate()
-                        .filter(|(_, x)| !holds(x))
-                    {
+                    for (i, _) in value.as_array().into_iter().flatten().enumerate().filter(|(_, x)| !holds(x)) {
                         self.fault(Path::Index(&path, i), rule.message);
                     }
                 }
@@ -203,14 +192,7 @@ impl Walk {
     }
 
     fn text(&mut self, shape: &Shape, text: &str, path: Path<'_>) {
-        let Shape::Text {
-            pattern,
-            min,
-            max,
-            one_of,
-            date_time,
-        } = shape
-        else {
+        let Shape::Text { pattern, min, max, one_of, date_time } = shape else {
             unreachable!("called for texts only");
         };
         let length = text.chars().count();

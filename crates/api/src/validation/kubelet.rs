@@ -40,10 +40,8 @@ const INTERPRETED: [&str; 12] = [
 pub fn validate(kubelet: &KubeletConfiguration) -> Vec<Fault> {
     let mut faults = fields::check(kubelet);
     if kubelet.contains_key("registerWithTaints") {
-        faults.push(fault(
-            "registerWithTaints",
-            "cannot be set: the controller registers nodes with taints of its own",
-        ));
+        faults
+            .push(fault("registerWithTaints", "cannot be set: the controller registers nodes with taints of its own"));
     }
     for field in ["evictionHard", "evictionSoft", "evictionMinimumReclaim"] {
         for (signal, value) in strings(kubelet, field) {
@@ -64,10 +62,7 @@ pub fn validate(kubelet: &KubeletConfiguration) -> Vec<Fault> {
         for (resource, value) in strings(kubelet, field) {
             let path = format!("{field}[{resource}]");
             if !RESERVED_RESOURCES.contains(&resource) {
-                let message = format!(
-                    "{resource:?} cannot be reserved, only {}",
-                    RESERVED_RESOURCES.join(", ")
-                );
+                let message = format!("{resource:?} cannot be reserved, only {}", RESERVED_RESOURCES.join(", "));
                 faults.push(fault(&path, &message));
             }
             if value.starts_with('-') {
@@ -94,11 +89,7 @@ pub fn unsupported_by(family: AmiFamily, kubelet: &KubeletConfiguration) -> Vec<
     if family == AmiFamily::Bottlerocket && kubelet.contains_key("podsPerCore") {
         faults.push(fault("podsPerCore", &format!("is not supported on {family_name}")));
     }
-    if kubelet
-        .get("clusterDNS")
-        .and_then(Value::as_array)
-        .is_some_and(|servers| servers.len() > 1)
-    {
+    if kubelet.get("clusterDNS").and_then(Value::as_array).is_some_and(|servers| servers.len() > 1) {
         faults.push(fault("clusterDNS", &format!("{family_name} takes one address only")));
     }
     faults
@@ -107,29 +98,20 @@ pub fn unsupported_by(family: AmiFamily, kubelet: &KubeletConfiguration) -> Vec<
 /// Whether any value is an expression to be computed per instance type: a textual `maxPods`, or a reservation that is
 /// not a quantity.
 pub fn has_expressions(kubelet: &KubeletConfiguration) -> bool {
-    let reserved = ["kubeReserved", "systemReserved"]
-        .into_iter()
-        .flat_map(|field| strings(kubelet, field));
+    let reserved = ["kubeReserved", "systemReserved"].into_iter().flat_map(|field| strings(kubelet, field));
     kubelet.get("maxPods").is_some_and(Value::is_string) || reserved.into_iter().any(|(_, value)| sign(value).is_none())
 }
 
 fn signal_fault(field: &str, signal: &str) -> Option<Fault> {
     let known = EVICTION_SIGNALS.contains(&signal);
-    let message = || {
-        format!(
-            "{signal:?} is not an eviction signal, which are {}",
-            EVICTION_SIGNALS.join(", ")
-        )
-    };
+    let message = || format!("{signal:?} is not an eviction signal, which are {}", EVICTION_SIGNALS.join(", "));
     (!known).then(|| fault(&format!("{field}[{signal}]"), &message()))
 }
 
 /// A percentage of the resource, or an amount of it.
 fn threshold_fault(value: &str) -> Option<String> {
     let fine = match value.strip_suffix('%') {
-        Some(percent) => percent
-            .parse::<f64>()
-            .is_ok_and(|percent| (0.0..=100.0).contains(&percent)),
+        Some(percent) => percent.parse::<f64>().is_ok_and(|percent| (0.0..=100.0).contains(&percent)),
         None => sign(value).is_some_and(|sign| sign != Sign::Negative),
     };
     (!fine).then(|| format!("{value:?} is neither a percentage from 0% to 100% nor a quantity of zero or more"))
@@ -170,18 +152,13 @@ fn number_faults(kubelet: &KubeletConfiguration) -> Vec<Fault> {
 /// The entries of a map of strings. A value that is not a string has been reported as such and is passed over.
 fn strings<'a>(kubelet: &'a KubeletConfiguration, field: &str) -> Vec<(&'a str, &'a str)> {
     let entries = kubelet.get(field).and_then(Value::as_object).into_iter().flatten();
-    let mut strings: Vec<_> = entries
-        .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
-        .collect();
+    let mut strings: Vec<_> = entries.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect();
     strings.sort_unstable();
     strings
 }
 
 fn fault(field: &str, message: &str) -> Fault {
-    Fault {
-        field: format!("spec.kubelet.{field}"),
-        message: message.to_owned(),
-    }
+    Fault { field: format!("spec.kubelet.{field}"), message: message.to_owned() }
 }
 
 #[cfg(test)]

@@ -8,10 +8,7 @@ pub fn dns_subdomain(name: &str) -> Result<(), &'static str> {
     let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let label = |part: &str| {
         let bytes = part.as_bytes();
-        let ends = bytes
-            .first()
-            .zip(bytes.last())
-            .is_some_and(|(a, b)| alphanumeric(*a) && alphanumeric(*b));
+        let ends = bytes.first().zip(bytes.last()).is_some_and(|(a, b)| alphanumeric(*a) && alphanumeric(*b));
         ends && bytes.iter().all(|b| alphanumeric(*b) || *b == b'-')
     };
     if name.split('.').all(label) {
@@ -57,9 +54,7 @@ fn word(text: &str) -> bool {
     let bytes = text.as_bytes();
     let ends = bytes.first().zip(bytes.last());
     ends.is_some_and(|(a, b)| a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric())
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
 #[cfg(test)]
@@ -69,29 +64,13 @@ mod tests {
     #[test]
     fn qualified_names() {
         let long = "a".repeat(63);
-        for good in [
-            "Test",
-            "test.com/Test",
-            "test.com.com/test",
-            "a",
-            "a_b.c-d",
-            &format!("x/{long}"),
-        ] {
+        for good in ["Test", "test.com/Test", "test.com.com/test", "a", "a_b.c-d", &format!("x/{long}")] {
             assert_eq!(qualified_name(good), Ok(()), "{good}");
         }
         let (too_long, prefix) = (format!("{long}a"), format!("{}/a", "p.".repeat(127)));
-        for bad in [
-            "",
-            "test.com.com}",
-            "Test.com/test",
-            "test/test/test",
-            "test/",
-            "/test",
-            "-a",
-            "a b",
-            &too_long,
-            &prefix,
-        ] {
+        for bad in
+            ["", "test.com.com}", "Test.com/test", "test/test/test", "test/", "/test", "-a", "a b", &too_long, &prefix]
+        {
             assert!(qualified_name(bad).is_err(), "{bad}");
         }
     }

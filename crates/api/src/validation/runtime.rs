@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::Taint;
 
-use super::{Fault, names};
+use super::{Fault, kubelet, names};
 use crate::labels;
 use crate::requirement::{NodeSelectorRequirement, operator};
 use crate::{EC2NodeClass, NodeOverlay, NodePool};
@@ -27,12 +27,7 @@ const SPEC: &str = "spec.template.spec";
 pub fn nodepool(pool: &NodePool) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (key, value) in pool.spec.template.labels() {
-        label(
-            &format!("spec.template.metadata.labels[{key}]"),
-            key,
-            value,
-            &mut faults,
-        );
+        label(&format!("spec.template.metadata.labels[{key}]"), key, value, &mut faults);
     }
     let spec = &pool.spec.template.spec;
     let mut seen = Vec::new();
@@ -42,11 +37,7 @@ pub fn nodepool(pool: &NodePool) -> Vec<Fault> {
         let field = format!("{SPEC}.requirements[{i}]");
         requirement(&field, given, &mut faults);
         if given.key == labels::NODEPOOL {
-            push(
-                &mut faults,
-                format!("{field}.key"),
-                "a NodePool cannot require its own label",
-            );
+            push(&mut faults, format!("{field}.key"), "a NodePool cannot require its own label");
         }
     }
     faults
@@ -71,51 +62,41 @@ pub fn nodeoverlay(overlay: &NodeOverlay) -> Vec<Fault> {
     faults
 }
 
+/// Faults of an EC2NodeClass that can be told without asking AWS: kubelet settings, and tags of ours. Whether expressions
+/// are allowed is a feature gate's matter, see [`kubelet::has_expressions`].
+pub fn ec2nodeclass(class: &EC2NodeClass) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if let Some(settings) = &class.spec.kubelet {
+        faults.extend(kubelet::validate(settings));
+        faults.extend(kubelet::unsupported_by(class.ami_family(), settings));
+    }
+    faults.extend(ec2nodeclass_tags(class));
+    faults
+}
+
 /// Tags of a class that the controller sets itself, and tags without a key.
 pub fn ec2nodeclass_tags(class: &EC2NodeClass) -> Vec<Fault> {
-    let ours = [
-        labels::NODEPOOL,
-        labels::NODECLAIM_TAG,
-        labels::EC2_NODE_CLASS,
-        labels::EKS_CLUSTER_NAME_TAG,
-    ];
+    let ours = [labels::NODEPOOL, labels::NODECLAIM_TAG, labels::EC2_NODE_CLASS, labels::EKS_CLUSTER_NAME_TAG];
     let refused = |key: &str| key.is_empty() || ours.contains(&key) || is_cluster_tag(key);
-    let keys = class
-        .spec
-        .tags
-        .iter()
-        .flatten()
-        .map(|(key, _)| key)
-        .filter(|key| refused(key));
-    keys.map(|key| Fault {
-        field: format!("spec.tags[{key}]"),
-        message: "is set by the controller".to_owned(),
-    })
-    .collect()
+    let keys = class.spec.tags.iter().flatten().map(|(key, _)| key).filter(|key| refused(key));
+    keys.map(|key| Fault { field: format!("spec.tags[{key}]"), message: "is set by the controller".to_owned() })
+        .collect()
 }
 
 /// `kubernetes.io/cluster/<cluster name>`
 fn is_cluster_tag(key: &str) -> bool {
-    let name = key
-        .strip_prefix("kubernetes.io/cluster/")
-        .unwrap_or_default()
-        .as_bytes();
+    let name = key.strip_prefix("kubernetes.io/cluster/").unwrap_or_default().as_bytes();
     name.first().is_some_and(u8::is_ascii_alphanumeric)
-        && name
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+        && name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
 }
 
 /// Values of an `In` requirement that mean nothing, in a requirement that is valid thanks to its other values. They are
 /// ignored, and worth a line in the log.
 pub fn ignored_values(requirement: &NodeSelectorRequirement) -> Vec<&str> {
     match labels::known_values(labels::normalized(&requirement.key)) {
-        Some(known) if requirement.operator == operator::IN => requirement
-            .values()
-            .iter()
-            .map(String::as_str)
-            .filter(|value| !known.contains(value))
-            .collect(),
+        Some(known) if requirement.operator == operator::IN => {
+            requirement.values().iter().map(String::as_str).filter(|value| !known.contains(value)).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -148,19 +129,11 @@ fn taints<'a>(list: &str, taints: Option<&'a [Taint]>, seen: &mut Vec<(&'a str, 
             push(faults, format!("{field}.value"), format!("{value:?} {fault}"));
         }
         if !["NoSchedule", "PreferNoSchedule", "NoExecute", ""].contains(&taint.effect.as_str()) {
-            push(
-                faults,
-                format!("{field}.effect"),
-                format!("{:?} is not an effect", taint.effect),
-            );
+            push(faults, format!("{field}.effect"), format!("{:?} is not an effect", taint.effect));
         }
         let pair = (taint.key.as_str(), taint.effect.as_str());
         if seen.contains(&pair) {
-            push(
-                faults,
-                field,
-                format!("{}:{} occurs twice over taints and startupTaints", pair.0, pair.1),
-            );
+            push(faults, field, format!("{}:{} occurs twice over taints and startupTaints", pair.0, pair.1));
         }
         seen.push(pair);
     }
@@ -170,11 +143,7 @@ fn requirement(field: &str, given: &NodeSelectorRequirement, faults: &mut Vec<Fa
     let key = labels::normalized(&given.key);
     let (op, values) = (given.operator.as_str(), given.values());
     if !operator::ALL.contains(&op) {
-        push(
-            faults,
-            format!("{field}.operator"),
-            format!("{op:?} is not one of {}", operator::ALL.join(", ")),
-        );
+        push(faults, format!("{field}.operator"), format!("{op:?} is not one of {}", operator::ALL.join(", ")));
     }
     if labels::is_restricted(key) {
         push(faults, format!("{field}.key"), restricted(key));
@@ -195,11 +164,7 @@ fn requirement(field: &str, given: &NodeSelectorRequirement, faults: &mut Vec<Fa
             push(faults, format!("{field}.values"), "In needs at least one value");
         }
         if given.min_values.is_some_and(|floor| (values.len() as i64) < floor) {
-            push(
-                faults,
-                format!("{field}.values"),
-                "has fewer values than minValues asks for",
-            );
+            push(faults, format!("{field}.values"), "has fewer values than minValues asks for");
         }
     }
     if operator::is_numeric(op) {
@@ -208,11 +173,7 @@ fn requirement(field: &str, given: &NodeSelectorRequirement, faults: &mut Vec<Fa
             _ => false,
         };
         if !single {
-            push(
-                faults,
-                format!("{field}.values"),
-                format!("{op} needs exactly one integer that is not negative"),
-            );
+            push(faults, format!("{field}.values"), format!("{op} needs exactly one integer that is not negative"));
         }
     }
 }
@@ -220,34 +181,21 @@ fn requirement(field: &str, given: &NodeSelectorRequirement, faults: &mut Vec<Fa
 /// Some known value must be there, and as many as `minValues` asks for. Others beside them are only ignored.
 fn known_values_fault(key: &str, given: &NodeSelectorRequirement) -> Option<String> {
     let known = labels::known_values(key).filter(|_| given.operator == operator::IN)?;
-    let count = given
-        .values()
-        .iter()
-        .filter(|value| known.contains(&value.as_str()))
-        .count();
+    let count = given.values().iter().filter(|value| known.contains(&value.as_str())).count();
     let known = known.join(", ");
     if count == 0 {
         return Some(format!("none of the values is one of {known}"));
     }
     let floor = given.min_values.filter(|floor| (count as i64) < *floor)?;
-    Some(format!(
-        "only {count} of the values are among {known}, but minValues is {floor}"
-    ))
+    Some(format!("only {count} of the values are among {known}, but minValues is {floor}"))
 }
 
 fn restricted(key: &str) -> String {
-    format!(
-        "{key} is reserved: use a well-known label, or one outside {} and {}",
-        labels::GROUP,
-        labels::AWS_GROUP
-    )
+    format!("{key} is reserved: use a well-known label, or one outside {} and {}", labels::GROUP, labels::AWS_GROUP)
 }
 
 fn push(faults: &mut Vec<Fault>, field: impl Into<String>, message: impl Into<String>) {
-    faults.push(Fault {
-        field: field.into(),
-        message: message.into(),
-    });
+    faults.push(Fault { field: field.into(), message: message.into() });
 }
 
 #[cfg(test)]

@@ -80,27 +80,13 @@ fn taints_and_requirements() {
 #[test]
 fn label_domains() {
     // covers: API-NP-20, API-NP-21, API-NP-22, API-NP-23, API-NP-24
-    admission(&[
-        "API-NP-20",
-        "API-NP-21",
-        "API-NP-22",
-        "API-NP-23",
-        "API-NP-24",
-        "API-NP-31",
-    ]);
+    admission(&["API-NP-20", "API-NP-21", "API-NP-22", "API-NP-23", "API-NP-24", "API-NP-31"]);
 }
 
 #[test]
 fn class_references_and_static_pools() {
     // covers: API-NP-25, API-NP-26, API-NP-27, API-NP-28, API-NP-29, API-NP-39, STATIC-21
-    admission(&[
-        "API-NP-25",
-        "API-NP-26",
-        "API-NP-27",
-        "API-NP-28",
-        "API-NP-29",
-        "API-NP-39",
-    ]);
+    admission(&["API-NP-25", "API-NP-26", "API-NP-27", "API-NP-28", "API-NP-29", "API-NP-39"]);
 }
 
 #[test]
@@ -112,14 +98,7 @@ fn nodeclaims() {
 #[test]
 fn nodeoverlays() {
     // covers: API-NO-01, API-NO-02, API-NO-03, API-NO-04
-    admission(&[
-        "API-NO-01",
-        "API-NO-02",
-        "API-NO-03",
-        "API-NO-04",
-        "API-NO-05",
-        "API-NO-06",
-    ]);
+    admission(&["API-NO-01", "API-NO-02", "API-NO-03", "API-NO-04", "API-NO-05", "API-NO-06"]);
 }
 
 #[test]
@@ -152,25 +131,13 @@ fn classes_selectors_and_tags() {
 #[test]
 fn classes_devices_and_options() {
     // covers: API-EC2-13, API-EC2-14, API-EC2-15, API-EC2-16, API-EC2-17, API-EC2-19
-    admission(&[
-        "API-EC2-13",
-        "API-EC2-14",
-        "API-EC2-15",
-        "API-EC2-16",
-        "API-EC2-17",
-        "API-EC2-19",
-        "fields",
-    ]);
+    admission(&["API-EC2-13", "API-EC2-14", "API-EC2-15", "API-EC2-16", "API-EC2-17", "API-EC2-19", "fields"]);
 }
 
 /// No rule is there for show: each has a case that only it, or it among others, refuses.
 #[test]
 fn every_rule_refuses_something() {
-    let refused: BTreeSet<String> = cases::all()
-        .iter()
-        .flat_map(faults_of)
-        .map(|fault| fault.message)
-        .collect();
+    let refused: BTreeSet<String> = cases::all().iter().flat_map(faults_of).map(|fault| fault.message).collect();
     let mut messages = BTreeSet::new();
     for kind in Kind::ALL {
         collect_messages(schema_of(kind), &mut messages);
@@ -193,15 +160,8 @@ fn collect_messages(schema: &Schema, messages: &mut BTreeSet<&'static str>) {
 #[test]
 fn transition_rules_stand_at_objects() {
     fn check(schema: &Schema, reachable: bool) {
-        let transition = schema
-            .rules
-            .iter()
-            .any(|rule| matches!(rule.check, Check::Transition(_)));
-        assert!(
-            reachable || !transition,
-            "unreachable transition rule at {:?}",
-            schema.description
-        );
+        let transition = schema.rules.iter().any(|rule| matches!(rule.check, Check::Transition(_)));
+        assert!(reachable || !transition, "unreachable transition rule at {:?}", schema.description);
         match &schema.shape {
             Shape::Object { properties, .. } => properties.iter().for_each(|(_, s)| check(s, reachable)),
             Shape::Map { values: inner, .. } | Shape::List { items: inner, .. } => check(inner, false),
@@ -247,10 +207,7 @@ fn every_fault_is_reported_at_once_with_its_path() {
         ]
     );
     assert_eq!(faults[1].to_string(), "spec.wieght: unknown field");
-    assert_eq!(
-        faults[8].to_string(),
-        "spec.weight: must be an integer, not the string \"5\""
-    );
+    assert_eq!(faults[8].to_string(), "spec.weight: must be an integer, not the string \"5\"");
 }
 
 #[test]
@@ -260,10 +217,7 @@ fn parsing_names_what_is_not_an_object_of_ours() {
         (json!({"metadata": {"name": "a"}}), "spec"),
         (json!({"metadata": 5, "spec": {}}), "metadata"),
         (json!({"spec": pool()["spec"]}), "metadata.name"),
-        (
-            json!({"metadata": {"name": "a", "labels": {"a": 5}}, "spec": pool()["spec"]}),
-            "metadata",
-        ),
+        (json!({"metadata": {"name": "a", "labels": {"a": 5}}, "spec": pool()["spec"]}), "metadata"),
     ] {
         let faults = parse::<NodePool>(object.clone()).unwrap_err();
         assert!(faults.iter().any(|fault| fault.field == field), "{object}: {faults:?}");
@@ -285,14 +239,8 @@ fn an_unknown_status_field_of_a_newer_controller_is_no_fault() {
 fn typed_objects_are_validated_like_raw_ones() {
     let mut class: EC2NodeClass = serde_json::from_value(json!({"metadata": {"name": "c"}, "spec": {}})).unwrap();
     let messages: Vec<_> = validate_create(&class).into_iter().map(|fault| fault.message).collect();
-    assert!(
-        messages.contains(&"must specify exactly one of ['role', 'instanceProfile']".to_owned()),
-        "{messages:?}"
-    );
-    assert!(
-        messages.contains(&"subnetSelectorTerms cannot be empty".to_owned()),
-        "{messages:?}"
-    );
+    assert!(messages.contains(&"must specify exactly one of ['role', 'instanceProfile']".to_owned()), "{messages:?}");
+    assert!(messages.contains(&"subnetSelectorTerms cannot be empty".to_owned()), "{messages:?}");
     class.spec.role = Some("r".to_owned());
 
     let old: NodePool = parse(pool()).unwrap();

@@ -17,41 +17,27 @@ pub(super) fn block_device_mappings() -> Schema {
         [
             ("deviceName", text("The device's name, such as /dev/xvda.")),
             ("ebs", ebs()),
-            (
-                "rootVolume",
-                boolean("Whether the device holds the kubelet's root directory. At most one does."),
-            ),
+            ("rootVolume", boolean("Whether the device holds the kubelet's root directory. At most one does.")),
         ],
     );
-    list("Volumes of the instances; the AMI family decides when absent.", mapping)
-        .at_most(50)
-        .rule(Rule::whole(
-            "must have only one blockDeviceMappings with rootVolume",
-            "self.filter(x, has(x.rootVolume)?x.rootVolume==true:false).size() <= 1",
-            |mappings| {
-                let is_root = |x: &&Value| x.get("rootVolume").and_then(Value::as_bool) == Some(true);
-                elements(mappings).iter().filter(is_root).count() <= 1
-            },
-        ))
+    list("Volumes of the instances; the AMI family decides when absent.", mapping).at_most(50).rule(Rule::whole(
+        "must have only one blockDeviceMappings with rootVolume",
+        "self.filter(x, has(x.rootVolume)?x.rootVolume==true:false).size() <= 1",
+        |mappings| {
+            let is_root = |x: &&Value| x.get("rootVolume").and_then(Value::as_bool) == Some(true);
+            elements(mappings).iter().filter(is_root).count() <= 1
+        },
+    ))
 }
 
 fn ebs() -> Schema {
     object(
         "The EBS volume behind the device.",
         [
-            (
-                "deleteOnTermination",
-                boolean("Whether the volume ends with the instance."),
-            ),
+            ("deleteOnTermination", boolean("Whether the volume ends with the instance.")),
             ("encrypted", boolean("Whether the volume is encrypted.")),
-            (
-                "iops",
-                int64("Provisioned operations per second, for gp3, io1 and io2."),
-            ),
-            (
-                "kmsKeyID",
-                text("The key the volume is encrypted with: id, alias or ARN."),
-            ),
+            ("iops", int64("Provisioned operations per second, for gp3, io1 and io2.")),
+            ("kmsKeyID", text("The key the volume is encrypted with: id, alias or ARN.")),
             ("snapshotID", text("The snapshot the volume starts from.")),
             ("throughput", int64("Provisioned throughput of a gp3 volume in MiB/s.")),
             (
@@ -60,14 +46,8 @@ fn ebs() -> Schema {
                     .at_least(100)
                     .at_most(300),
             ),
-            (
-                "volumeSize",
-                text("The size, a whole number of Gi, G, Ti or T.").pattern(VOLUME_SIZE),
-            ),
-            (
-                "volumeType",
-                text("The kind of volume.").one_of(&["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"]),
-            ),
+            ("volumeSize", text("The size, a whole number of Gi, G, Ti or T.").pattern(VOLUME_SIZE)),
+            ("volumeType", text("The kind of volume.").one_of(&["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"])),
         ],
     )
     .rule(Rule::whole(
@@ -86,22 +66,9 @@ pub(super) fn connection_tracking() -> Schema {
     object(
         "How long idle connections are tracked, on all interfaces that are not efa-only. Restricts to Nitro types.",
         [
-            (
-                "tcpEstablishedTimeout",
-                int32("Seconds for established TCP connections.")
-                    .at_least(60)
-                    .at_most(432_000),
-            ),
-            (
-                "udpStreamTimeout",
-                int32("Seconds for UDP flows with more than one answer.")
-                    .at_least(60)
-                    .at_most(180),
-            ),
-            (
-                "udpTimeout",
-                int32("Seconds for other UDP flows.").at_least(30).at_most(60),
-            ),
+            ("tcpEstablishedTimeout", int32("Seconds for established TCP connections.").at_least(60).at_most(432_000)),
+            ("udpStreamTimeout", int32("Seconds for UDP flows with more than one answer.").at_least(60).at_most(180)),
+            ("udpTimeout", int32("Seconds for other UDP flows.").at_least(30).at_most(60)),
         ],
     )
     .rule(Rule::whole(
@@ -130,9 +97,7 @@ pub(super) fn metadata_options() -> Schema {
         [
             (
                 "httpEndpoint",
-                text("Whether metadata is served at all.")
-                    .one_of(switch)
-                    .default_value(json!(defaults.http_endpoint)),
+                text("Whether metadata is served at all.").one_of(switch).default_value(json!(defaults.http_endpoint)),
             ),
             (
                 "httpProtocolIPv6",

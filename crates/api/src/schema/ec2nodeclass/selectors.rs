@@ -15,19 +15,14 @@ use super::super::{Rule, Schema, list, map, object, text};
 pub(super) fn subnets() -> Schema {
     let term = object(
         "Selects subnets. The fields of a term must all match.",
-        [
-            ("id", text("The subnet's id.").pattern("subnet-[0-9a-z]+")),
-            ("tags", tags("The subnet's tags.")),
-        ],
+        [("id", text("The subnet's id.").pattern("subnet-[0-9a-z]+")), ("tags", tags("The subnet's tags."))],
     );
     list("Which subnets to launch into. The terms are alternatives.", term)
         .at_most(30)
         .rule(not_empty("subnetSelectorTerms cannot be empty"))
-        .rule(Rule::each(
-            "expected at least one, got none, ['tags', 'id']",
-            at_least_one(&["id"]),
-            |x| selects_something(x, &["id"]),
-        ))
+        .rule(Rule::each("expected at least one, got none, ['tags', 'id']", at_least_one(&["id"]), |x| {
+            selects_something(x, &["id"])
+        }))
         .rule(Rule::whole(
             "'id' is mutually exclusive, cannot be set with a combination of other fields in a subnet selector term",
             "!self.all(x, has(x.id) && has(x.tags))",
@@ -82,56 +77,42 @@ pub(super) fn capacity_reservations() -> Schema {
         "Selects capacity reservations. The fields of a term must all match.",
         [
             ("id", text("The reservation's id.").pattern("^cr-[0-9a-z]+$")),
-            (
-                "instanceMatchCriteria",
-                text("Which launches the reservation accepts.").one_of(&["open", "targeted"]),
-            ),
-            (
-                "ownerID",
-                text("The account that owns the reservation.").pattern("^[0-9]{12}$"),
-            ),
+            ("instanceMatchCriteria", text("Which launches the reservation accepts.").one_of(&["open", "targeted"])),
+            ("ownerID", text("The account that owns the reservation.").pattern("^[0-9]{12}$")),
             ("tags", tags("The reservation's tags.")),
         ],
     );
-    list(
-        "Which capacity reservations to use first. The terms are alternatives.",
-        term,
-    )
-    .at_most(30)
-    .rule(Rule::each(
-        "expected at least one, got none, ['tags', 'id', 'instanceMatchCriteria']",
-        at_least_one(&["id", "instanceMatchCriteria"]),
-        |x| selects_something(x, &["id", "instanceMatchCriteria"]),
-    ))
-    .rule(Rule::whole(
-        "'id' is mutually exclusive, cannot be set along with other fields in a capacity reservation selector term",
-        "!self.all(x, has(x.id) && (has(x.tags) || has(x.ownerID) || has(x.instanceMatchCriteria)))",
-        |terms| {
-            !elements(terms)
-                .iter()
-                .all(|x| has(x, "id") && has_any(x, &["tags", "ownerID", "instanceMatchCriteria"]))
-        },
-    ))
+    list("Which capacity reservations to use first. The terms are alternatives.", term)
+        .at_most(30)
+        .rule(Rule::each(
+            "expected at least one, got none, ['tags', 'id', 'instanceMatchCriteria']",
+            at_least_one(&["id", "instanceMatchCriteria"]),
+            |x| selects_something(x, &["id", "instanceMatchCriteria"]),
+        ))
+        .rule(Rule::whole(
+            "'id' is mutually exclusive, cannot be set along with other fields in a capacity reservation selector term",
+            "!self.all(x, has(x.id) && (has(x.tags) || has(x.ownerID) || has(x.instanceMatchCriteria)))",
+            |terms| {
+                !elements(terms)
+                    .iter()
+                    .all(|x| has(x, "id") && has_any(x, &["tags", "ownerID", "instanceMatchCriteria"]))
+            },
+        ))
 }
 
 pub(super) fn placement_group() -> Schema {
     object(
         "The placement group of every instance of the class, by name or by id.",
-        [
-            ("id", text("The group's id.").pattern("^pg-[0-9a-z]+$")),
-            ("name", text("The group's name.").at_least(1)),
-        ],
+        [("id", text("The group's id.").pattern("^pg-[0-9a-z]+$")), ("name", text("The group's name.").at_least(1))],
     )
     .rule(Rule::whole(
         "expected at least one, got none, ['name', 'id']",
         "has(self.name) || has(self.id)",
         |selector| has_any(selector, &["name", "id"]),
     ))
-    .rule(Rule::whole(
-        "'name' and 'id' are mutually exclusive",
-        "!(has(self.name) && has(self.id))",
-        |selector| !(has(selector, "name") && has(selector, "id")),
-    ))
+    .rule(Rule::whole("'name' and 'id' are mutually exclusive", "!(has(self.name) && has(self.id))", |selector| {
+        !(has(selector, "name") && has(selector, "id"))
+    }))
 }
 
 pub(super) fn amis() -> Schema {
@@ -141,14 +122,8 @@ pub(super) fn amis() -> Schema {
             ("alias", alias()),
             ("id", text("The image's id.").pattern("ami-[0-9a-z]+")),
             ("name", text("The image's name, which is not its name tag.")),
-            (
-                "owner",
-                text("Who owns the image: an account id or alias, self, amazon or aws-marketplace."),
-            ),
-            (
-                "ssmParameter",
-                text("Name or ARN of an SSM parameter that holds an image id."),
-            ),
+            ("owner", text("Who owns the image: an account id or alias, self, amazon or aws-marketplace.")),
+            ("ssmParameter", text("Name or ARN of an SSM parameter that holds an image id.")),
             ("tags", tags("The image's tags.")),
         ],
     );
@@ -195,14 +170,7 @@ fn alias() -> Schema {
          'windows2022', 'windows2025'",
         "self.split('@')[0] in ['al2','al2023','bottlerocket','windows2019','windows2022','windows2025']",
         |alias| {
-            let families = [
-                "al2",
-                "al2023",
-                "bottlerocket",
-                "windows2019",
-                "windows2022",
-                "windows2025",
-            ];
+            let families = ["al2", "al2023", "bottlerocket", "windows2019", "windows2022", "windows2025"];
             alias.as_str().is_none_or(|alias| families.contains(&family(alias)))
         },
     ))
@@ -247,16 +215,10 @@ fn not_empty(message: &'static str) -> Rule {
 
 fn at_least_one(others: &[&str]) -> String {
     let others: Vec<String> = others.iter().map(|field| format!("has(x.{field})")).collect();
-    format!(
-        "self.all(x, (has(x.tags) && size(x.tags) != 0) || {})",
-        others.join(" || ")
-    )
+    format!("self.all(x, (has(x.tags) && size(x.tags) != 0) || {})", others.join(" || "))
 }
 
 fn selects_something(term: &Value, others: &[&str]) -> bool {
-    let tagged = term
-        .get("tags")
-        .and_then(Value::as_object)
-        .is_some_and(|tags| !tags.is_empty());
+    let tagged = term.get("tags").and_then(Value::as_object).is_some_and(|tags| !tags.is_empty());
     tagged || has_any(term, others)
 }

@@ -11,10 +11,7 @@ pub(super) fn status() -> Schema {
         "What the selectors resolved to, and whether the class can be used.",
         [
             ("amis", list("The images in use.", ami())),
-            (
-                "capacityReservations",
-                list("The capacity reservations in use.", capacity_reservation()),
-            ),
+            ("capacityReservations", list("The capacity reservations in use.", capacity_reservation())),
             ("conditions", plain_conditions()),
             ("instanceProfile", text("The instance profile in use.")),
             ("securityGroups", list("The security groups in use.", security_group())),
@@ -29,10 +26,7 @@ fn ami() -> Schema {
         [
             ("key", text("The label's key.")),
             ("operator", text("How the label relates to the values.")),
-            (
-                "values",
-                list("The values, or none.", text("")).merge(ListMerge::Atomic),
-            ),
+            ("values", list("The values, or none.", text("")).merge(ListMerge::Atomic)),
         ],
     )
     .require(&["key", "operator"]);
@@ -42,10 +36,7 @@ fn ami() -> Schema {
             ("deprecated", boolean("Whether its owner has deprecated the image.")),
             ("id", text("The image's id.")),
             ("name", text("The image's name.")),
-            (
-                "requirements",
-                list("Which instance types the image runs on.", requirement),
-            ),
+            ("requirements", list("Which instance types the image runs on.", requirement)),
         ],
     )
     .require(&["id", "requirements"])
@@ -56,21 +47,12 @@ fn capacity_reservation() -> Schema {
         "",
         [
             ("availabilityZone", text("The zone of the reservation.")),
-            (
-                "endTime",
-                date_time("When the reservation ends and its capacity is released."),
-            ),
+            ("endTime", date_time("When the reservation ends and its capacity is released.")),
             ("id", text("The reservation's id.").pattern("^cr-[0-9a-z]+$")),
-            (
-                "instanceMatchCriteria",
-                text("Which launches the reservation accepts.").one_of(&["open", "targeted"]),
-            ),
+            ("instanceMatchCriteria", text("Which launches the reservation accepts.").one_of(&["open", "targeted"])),
             ("instanceType", text("The instance type reserved.")),
             ("interruptible", boolean("Whether EC2 may take the capacity back.")),
-            (
-                "ownerID",
-                text("The account that owns the reservation.").pattern("^[0-9]{12}$"),
-            ),
+            ("ownerID", text("The account that owns the reservation.").pattern("^[0-9]{12}$")),
             (
                 "reservationType",
                 text("The kind of reservation.")
@@ -85,21 +67,11 @@ fn capacity_reservation() -> Schema {
             ),
         ],
     )
-    .require(&[
-        "availabilityZone",
-        "id",
-        "instanceMatchCriteria",
-        "instanceType",
-        "ownerID",
-    ])
+    .require(&["availabilityZone", "id", "instanceMatchCriteria", "instanceType", "ownerID"])
 }
 
 fn security_group() -> Schema {
-    object(
-        "A security group.",
-        [("id", text("The group's id.")), ("name", text("The group's name."))],
-    )
-    .require(&["id"])
+    object("A security group.", [("id", text("The group's id.")), ("name", text("The group's name."))]).require(&["id"])
 }
 
 fn subnet() -> Schema {

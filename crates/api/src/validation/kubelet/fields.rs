@@ -61,10 +61,7 @@ static CONFIGURATION: &[(&str, Field)] = &[
         "authorization",
         Struct(&[
             ("mode", Text),
-            (
-                "webhook",
-                Struct(&[("cacheAuthorizedTTL", Duration), ("cacheUnauthorizedTTL", Duration)]),
-            ),
+            ("webhook", Struct(&[("cacheAuthorizedTTL", Duration), ("cacheUnauthorizedTTL", Duration)])),
         ]),
     ),
     ("registryPullQPS", Int32),
@@ -157,10 +154,7 @@ static CONFIGURATION: &[(&str, Field)] = &[
             ("format", Text),
             ("flushFrequency", DurationOrNanos),
             ("verbosity", Uint32),
-            (
-                "vmodule",
-                List(&Struct(&[("filePattern", Text), ("verbosity", Uint32)])),
-            ),
+            ("vmodule", List(&Struct(&[("filePattern", Text), ("verbosity", Uint32)]))),
             (
                 "options",
                 Struct(&[
@@ -174,34 +168,17 @@ static CONFIGURATION: &[(&str, Field)] = &[
     ("enableSystemLogQuery", Bool),
     ("shutdownGracePeriod", Duration),
     ("shutdownGracePeriodCriticalPods", Duration),
-    (
-        "shutdownGracePeriodByPodPriority",
-        List(&Struct(&[("priority", Int32), ("shutdownGracePeriodSeconds", Int64)])),
-    ),
+    ("shutdownGracePeriodByPodPriority", List(&Struct(&[("priority", Int32), ("shutdownGracePeriodSeconds", Int64)]))),
     ("crashLoopBackOff", Struct(&[("maxContainerRestartPeriod", Duration)])),
-    (
-        "reservedMemory",
-        List(&Struct(&[("numaNode", Int32), ("limits", Map(&Quantity))])),
-    ),
+    ("reservedMemory", List(&Struct(&[("numaNode", Int32), ("limits", Map(&Quantity))]))),
     ("enableProfilingHandler", Bool),
     ("enableDebugFlagsHandler", Bool),
     ("seccompDefault", Bool),
     ("memoryThrottlingFactor", Float),
     ("memoryReservationPolicy", Text),
-    (
-        "registerWithTaints",
-        List(&Struct(&[
-            ("key", Text),
-            ("value", Text),
-            ("effect", Text),
-            ("timeAdded", Time),
-        ])),
-    ),
+    ("registerWithTaints", List(&Struct(&[("key", Text), ("value", Text), ("effect", Text), ("timeAdded", Time)]))),
     ("registerNode", Bool),
-    (
-        "tracing",
-        Struct(&[("endpoint", Text), ("samplingRatePerMillion", Int32)]),
-    ),
+    ("tracing", Struct(&[("endpoint", Text), ("samplingRatePerMillion", Int32)])),
     ("localStorageCapacityIsolation", Bool),
     ("containerRuntimeEndpoint", Text),
     ("imageServiceEndpoint", Text),
@@ -228,10 +205,7 @@ fn member(fields: &[(&str, Field)], name: &str, value: &Value, parent: &Path<'_>
     let path = Path::Field(parent, name);
     match fields.iter().find(|(field, _)| *field == name) {
         Some((_, field)) => visit(field, value, path, faults),
-        None => faults.push(Fault {
-            field: path.to_string(),
-            message: "unknown field".to_owned(),
-        }),
+        None => faults.push(Fault { field: path.to_string(), message: "unknown field".to_owned() }),
     }
 }
 
@@ -257,10 +231,7 @@ fn visit(field: &Field, value: &Value, path: Path<'_>, faults: &mut Vec<Fault>) 
             }
         }
         _ if scalar_fits(field, value) => {}
-        _ => faults.push(Fault {
-            field: path.to_string(),
-            message: format!("must be {}", expected(field)),
-        }),
+        _ => faults.push(Fault { field: path.to_string(), message: format!("must be {}", expected(field)) }),
     }
 }
 

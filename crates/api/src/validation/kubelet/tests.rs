@@ -3,9 +3,7 @@ use serde_json::json;
 use super::*;
 
 fn faults(kubelet: Value) -> Vec<String> {
-    let Value::Object(map) = kubelet else {
-        panic!("kubelet settings are a map")
-    };
+    let Value::Object(map) = kubelet else { panic!("kubelet settings are a map") };
     let fields = validate(&map).into_iter().map(|fault| fault.field);
     fields.map(|field| field.replacen("spec.kubelet.", "", 1)).collect()
 }
@@ -25,10 +23,8 @@ fn names_and_types_are_those_of_the_kubelet() {
     // covers: API-EC2-20, AWS-KC-02
     accepts(json!({}));
     accepts(json!({"maxPods": 110, "serializeImagePulls": false, "featureGates": {"A": true}, "cpuCFSQuota": null}));
-    accepts(
-        json!({"logging": {"format": "json", "flushFrequency": "5s", "verbosity": 3,
-        "options": {"json": {"infoBufferSize": "100Mi", "splitStream": true}}}}),
-    );
+    accepts(json!({"logging": {"format": "json", "flushFrequency": "5s", "verbosity": 3,
+        "options": {"json": {"infoBufferSize": "100Mi", "splitStream": true}}}}));
     accepts(json!({"logging": {"flushFrequency": 5_000_000_000_i64}}));
     accepts(json!({"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}], "memoryThrottlingFactor": 0.9}));
     accepts(
@@ -38,10 +34,7 @@ fn names_and_types_are_those_of_the_kubelet() {
     refuses(json!({"notAKubeletField": true}), ["notAKubeletField"]);
     refuses(json!({"MaxPods": 5}), ["MaxPods"]);
     refuses(json!({"logging": {"bogus": true}}), ["logging.bogus"]);
-    refuses(
-        json!({"logging": {"options": {"json": {"nope": "x"}}}}),
-        ["logging.options.json.nope"],
-    );
+    refuses(json!({"logging": {"options": {"json": {"nope": "x"}}}}), ["logging.options.json.nope"]);
     for (kubelet, at) in [
         (json!({"podsPerCore": "ten"}), "podsPerCore"),
         (json!({"podsPerCore": 5.5}), "podsPerCore"),
@@ -52,10 +45,7 @@ fn names_and_types_are_those_of_the_kubelet() {
         (json!({"clusterDNS": [10]}), "clusterDNS[0]"),
         (json!({"maxPods": true}), "maxPods"),
         (json!({"kubeReserved": {"cpu": 1}}), "kubeReserved[cpu]"),
-        (
-            json!({"evictionHard": {"memory.available": 5}}),
-            "evictionHard[memory.available]",
-        ),
+        (json!({"evictionHard": {"memory.available": 5}}), "evictionHard[memory.available]"),
         (json!({"cpuCFSQuota": "true"}), "cpuCFSQuota"),
         (json!({"syncFrequency": "soon"}), "syncFrequency"),
         (json!({"featureGates": {"A": "true"}}), "featureGates[A]"),
@@ -72,10 +62,7 @@ fn names_and_types_are_those_of_the_kubelet() {
 #[test]
 fn taints_at_registration_belong_to_the_controller() {
     // covers: API-EC2-21, AWS-KC-08
-    refuses(
-        json!({"registerWithTaints": [{"key": "a", "effect": "NoSchedule"}]}),
-        ["registerWithTaints"],
-    );
+    refuses(json!({"registerWithTaints": [{"key": "a", "effect": "NoSchedule"}]}), ["registerWithTaints"]);
 }
 
 #[test]
@@ -97,25 +84,13 @@ fn eviction_settings() {
     }
     let pair =
         |soft: &str, grace: &str| json!({"evictionSoft": {soft: "5%"}, "evictionSoftGracePeriod": {grace: "1m"}});
-    refuses(
-        pair("bogus", "bogus"),
-        ["evictionSoft[bogus]", "evictionSoftGracePeriod[bogus]"],
-    );
+    refuses(pair("bogus", "bogus"), ["evictionSoft[bogus]", "evictionSoftGracePeriod[bogus]"]);
     refuses(
         pair("memory.available", "nodefs.available"),
-        [
-            "evictionSoft[memory.available]",
-            "evictionSoftGracePeriod[nodefs.available]",
-        ],
+        ["evictionSoft[memory.available]", "evictionSoftGracePeriod[nodefs.available]"],
     );
-    refuses(
-        json!({"evictionSoft": {"memory.available": "5%"}}),
-        ["evictionSoft[memory.available]"],
-    );
-    refuses(
-        json!({"evictionSoftGracePeriod": {"pid.available": "1m"}}),
-        ["evictionSoftGracePeriod[pid.available]"],
-    );
+    refuses(json!({"evictionSoft": {"memory.available": "5%"}}), ["evictionSoft[memory.available]"]);
+    refuses(json!({"evictionSoftGracePeriod": {"pid.available": "1m"}}), ["evictionSoftGracePeriod[pid.available]"]);
     for bad in ["soon", "5x", "-1m", "5"] {
         refuses(
             json!({"evictionSoft": {"pid.available": "5%"}, "evictionSoftGracePeriod": {"pid.available": bad}}),
@@ -138,9 +113,7 @@ fn reservations() {
         expressions(json!({"maxPods": "110"})),
         "a textual maxPods is an expression even when it looks like a number"
     );
-    assert!(expressions(
-        json!({"systemReserved": {"cpu": "100m", "memory": "memory_mib * 0.1"}})
-    ));
+    assert!(expressions(json!({"systemReserved": {"cpu": "100m", "memory": "memory_mib * 0.1"}})));
     assert!(!expressions(json!({"maxPods": 110, "kubeReserved": {"cpu": "100m"}})));
 }
 
@@ -168,32 +141,20 @@ fn numbers() {
 
 #[test]
 fn all_violations_come_together() {
-    // covers: AWS-KC-09
     refuses(
         json!({"bogus": 1, "podsPerCore": -1, "kubeReserved": {"gpu": "1", "cpu": "-1"}, "evictionHard": {"notASignal": "5%"}}),
-        [
-            "bogus",
-            "evictionHard[notASignal]",
-            "kubeReserved[cpu]",
-            "kubeReserved[gpu]",
-            "podsPerCore",
-        ],
+        ["bogus", "evictionHard[notASignal]", "kubeReserved[cpu]", "kubeReserved[gpu]", "podsPerCore"],
     );
-    let Value::Object(map) = json!({"bogus": 1}) else {
-        unreachable!("an object literal")
-    };
+    let Value::Object(map) = json!({"bogus": 1}) else { unreachable!("an object literal") };
     assert_eq!(validate(&map)[0].to_string(), "spec.kubelet.bogus: unknown field");
 }
 
 #[test]
 fn families_that_cannot_apply_everything() {
-    // covers: API-EC2-28, AWS-KC-01, AWS-KC-10
+    // covers: API-EC2-28, AWS-KC-10
     let unsupported = |family, kubelet: Value| -> Vec<String> {
         let faults = unsupported_by(family, kubelet.as_object().unwrap());
-        faults
-            .into_iter()
-            .map(|fault| fault.field.replacen("spec.kubelet.", "", 1))
-            .collect()
+        faults.into_iter().map(|fault| fault.field.replacen("spec.kubelet.", "", 1)).collect()
     };
     let common = json!({"clusterDNS": ["10.0.0.10"], "maxPods": 1, "systemReserved": {}, "kubeReserved": {},
         "evictionHard": {}, "evictionSoft": {}, "evictionSoftGracePeriod": {}, "evictionMaxPodGracePeriod": 1,
@@ -202,22 +163,10 @@ fn families_that_cannot_apply_everything() {
         let free = matches!(family, AmiFamily::Al2023 | AmiFamily::Custom);
         assert_eq!(unsupported(family, common.clone()), Vec::<String>::new(), "{family:?}");
         let want: &[&str] = if free { &[] } else { &["serializeImagePulls"] };
-        assert_eq!(
-            unsupported(family, json!({"serializeImagePulls": false})),
-            want,
-            "{family:?}"
-        );
+        assert_eq!(unsupported(family, json!({"serializeImagePulls": false})), want, "{family:?}");
         let want: &[&str] = if free { &[] } else { &["clusterDNS"] };
-        assert_eq!(
-            unsupported(family, json!({"clusterDNS": ["10.0.0.10", "10.0.0.11"]})),
-            want,
-            "{family:?}"
-        );
-        let want: &[&str] = if family == AmiFamily::Bottlerocket {
-            &["podsPerCore"]
-        } else {
-            &[]
-        };
+        assert_eq!(unsupported(family, json!({"clusterDNS": ["10.0.0.10", "10.0.0.11"]})), want, "{family:?}");
+        let want: &[&str] = if family == AmiFamily::Bottlerocket { &["podsPerCore"] } else { &[] };
         assert_eq!(unsupported(family, json!({"podsPerCore": 5})), want, "{family:?}");
     }
 }

@@ -7,10 +7,7 @@ use crate::{Kind, Object};
 
 fn pool(labels: Value, spec: Value) -> NodePool {
     let mut template = json!({"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "c"}, "requirements": []});
-    template
-        .as_object_mut()
-        .unwrap()
-        .extend(spec.as_object().unwrap().clone());
+    template.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     serde_json::from_value(
         json!({"metadata": {"name": "p"}, "spec": {"template": {"metadata": {"labels": labels}, "spec": template}}}),
     )
@@ -27,10 +24,7 @@ fn label_faults(labels: Value) -> Vec<String> {
 
 fn requirement_faults(requirement: Value) -> Vec<String> {
     let faults = fields(nodepool(&pool(json!({}), json!({"requirements": [requirement]}))));
-    faults
-        .iter()
-        .map(|field| field.replacen("spec.template.spec.requirements[0]", "", 1))
-        .collect()
+    faults.iter().map(|field| field.replacen("spec.template.spec.requirements[0]", "", 1)).collect()
 }
 
 #[test]
@@ -64,10 +58,7 @@ fn template_labels_must_be_labels() {
     ] {
         assert_eq!(label_faults(json!({good: "x"})), Vec::<String>::new(), "{good}");
     }
-    assert_eq!(
-        label_faults(json!({"a": "not a value"})),
-        ["spec.template.metadata.labels[a]"]
-    );
+    assert_eq!(label_faults(json!({"a": "not a value"})), ["spec.template.metadata.labels[a]"]);
     assert_eq!(label_faults(json!({"a": ""})), Vec::<String>::new());
 }
 
@@ -75,33 +66,18 @@ fn template_labels_must_be_labels() {
 fn taints_have_grammar_and_no_twins() {
     // covers: API-NP-32, API-NP-33
     let faults = |taints: Value, startup: Value| {
-        fields(nodepool(&pool(
-            json!({}),
-            json!({"taints": taints, "startupTaints": startup}),
-        )))
+        fields(nodepool(&pool(json!({}), json!({"taints": taints, "startupTaints": startup}))))
     };
     let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
     let twin = taint("a", "NoSchedule");
-    assert_eq!(
-        faults(json!([twin, taint("a", "NoExecute")]), json!([])),
-        Vec::<String>::new()
-    );
+    assert_eq!(faults(json!([twin, taint("a", "NoExecute")]), json!([])), Vec::<String>::new());
     assert_eq!(faults(json!([twin, twin]), json!([])), ["spec.template.spec.taints[1]"]);
-    assert_eq!(
-        faults(json!([twin]), json!([twin])),
-        ["spec.template.spec.startupTaints[0]"]
-    );
+    assert_eq!(faults(json!([twin]), json!([twin])), ["spec.template.spec.startupTaints[0]"]);
     let long = "a".repeat(64);
-    assert_eq!(
-        faults(json!([taint(&long, "NoSchedule")]), json!([])),
-        ["spec.template.spec.taints[0].key"]
-    );
+    assert_eq!(faults(json!([taint(&long, "NoSchedule")]), json!([])), ["spec.template.spec.taints[0].key"]);
     assert_eq!(
         faults(json!([]), json!([{"key": "a", "value": long, "effect": "Never"}])),
-        [
-            "spec.template.spec.startupTaints[0].value",
-            "spec.template.spec.startupTaints[0].effect"
-        ]
+        ["spec.template.spec.startupTaints[0].value", "spec.template.spec.startupTaints[0].effect"]
     );
 }
 
@@ -163,30 +139,15 @@ fn known_values_must_be_among_those_given() {
 fn requirement_values_are_label_values_in_the_right_number() {
     // covers: API-NP-36
     for (requirement, want) in [
-        (
-            json!({"key": "a", "operator": "In", "values": ["ok", "not ok"]}),
-            vec![".values[1]"],
-        ),
+        (json!({"key": "a", "operator": "In", "values": ["ok", "not ok"]}), vec![".values[1]"]),
         (json!({"key": "a", "operator": "In", "values": []}), vec![".values"]),
-        (
-            json!({"key": "a", "operator": "In", "values": ["x"], "minValues": 2}),
-            vec![".values"],
-        ),
+        (json!({"key": "a", "operator": "In", "values": ["x"], "minValues": 2}), vec![".values"]),
         (json!({"key": "a", "operator": "NotIn", "values": []}), vec![]),
         (json!({"key": "a", "operator": "Gt", "values": ["1"]}), vec![]),
         (json!({"key": "a", "operator": "Gte", "values": []}), vec![".values"]),
-        (
-            json!({"key": "a", "operator": "Lt", "values": ["one"]}),
-            vec![".values"],
-        ),
-        (
-            json!({"key": "a", "operator": "Lte", "values": ["-1"]}),
-            vec![".values[0]", ".values"],
-        ),
-        (
-            json!({"key": "a", "operator": "Eq", "values": ["1"]}),
-            vec![".operator"],
-        ),
+        (json!({"key": "a", "operator": "Lt", "values": ["one"]}), vec![".values"]),
+        (json!({"key": "a", "operator": "Lte", "values": ["-1"]}), vec![".values[0]", ".values"]),
+        (json!({"key": "a", "operator": "Eq", "values": ["1"]}), vec![".operator"]),
     ] {
         assert_eq!(requirement_faults(requirement.clone()), want, "{requirement}");
     }
@@ -210,37 +171,22 @@ fn every_well_known_label_passes_admission_and_controller() {
 
 #[test]
 fn overlays() {
-    // covers: API-NO-05, SCH-OVERLAY-09
+    // covers: API-NO-05
     let faults = |spec: Value| {
         let mut full = json!({"requirements": []});
         full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let overlay: NodeOverlay = serde_json::from_value(json!({"metadata": {"name": "o"}, "spec": full})).unwrap();
         fields(nodeoverlay(&overlay))
     };
-    assert_eq!(
-        faults(json!({"capacity": {"example.com/device": "1", "nvidia.com/gpu": 1}})),
-        Vec::<String>::new()
-    );
+    assert_eq!(faults(json!({"capacity": {"example.com/device": "1", "nvidia.com/gpu": 1}})), Vec::<String>::new());
     for name in WELL_KNOWN_RESOURCES {
-        assert_eq!(
-            faults(json!({"capacity": {name: "1"}})),
-            [format!("spec.capacity[{name}]")]
-        );
+        assert_eq!(faults(json!({"capacity": {name: "1"}})), [format!("spec.capacity[{name}]")]);
     }
     let by =
         |key: &str, op: &str, values: Value| json!({"requirements": [{"key": key, "operator": op, "values": values}]});
-    assert_eq!(
-        faults(by("karpenter.sh/nodepool", "In", json!(["a"]))),
-        Vec::<String>::new()
-    );
-    assert_eq!(
-        faults(by("kubernetes.io/hostname", "In", json!(["a"]))),
-        ["spec.requirements[0].key"]
-    );
-    assert_eq!(
-        faults(by(&"a".repeat(64), "Exists", json!([]))),
-        ["spec.requirements[0].key"]
-    );
+    assert_eq!(faults(by("karpenter.sh/nodepool", "In", json!(["a"]))), Vec::<String>::new());
+    assert_eq!(faults(by("kubernetes.io/hostname", "In", json!(["a"]))), ["spec.requirements[0].key"]);
+    assert_eq!(faults(by(&"a".repeat(64), "Exists", json!([]))), ["spec.requirements[0].key"]);
     assert_eq!(faults(by("a", "NotIn", json!([]))), ["spec.requirements[0].values"]);
     assert_eq!(faults(by("a", "In", json!(["?"]))), ["spec.requirements[0].values[0]"]);
 }
@@ -262,10 +208,24 @@ fn tags_the_controller_sets() {
         let class: EC2NodeClass = serde_json::from_value(json!({"spec": {"tags": {key: "v"}}})).unwrap();
         assert_eq!(!ec2nodeclass_tags(&class).is_empty(), refused, "{key}");
         let admission = validate(Kind::EC2NodeClass, &class.to_value());
-        assert_eq!(
-            admission.iter().any(|fault| fault.field.starts_with("spec.tags")),
-            refused,
-            "{key}"
-        );
+        assert_eq!(admission.iter().any(|fault| fault.field.starts_with("spec.tags")), refused, "{key}");
     }
+}
+
+#[test]
+fn classes_are_judged_by_their_family() {
+    let faults = |alias: &str| {
+        let class: EC2NodeClass = serde_json::from_value(json!({"spec": {
+            "amiSelectorTerms": [{"alias": alias}],
+            "kubelet": {"bogus": 1, "podsPerCore": 3},
+            "tags": {"karpenter.sh/nodepool": "mine"},
+        }}))
+        .unwrap();
+        fields(ec2nodeclass(&class))
+    };
+    assert_eq!(faults("al2023@latest"), ["spec.kubelet.bogus", "spec.tags[karpenter.sh/nodepool]"]);
+    assert_eq!(
+        faults("bottlerocket"),
+        ["spec.kubelet.bogus", "spec.kubelet.bogus", "spec.kubelet.podsPerCore", "spec.tags[karpenter.sh/nodepool]"]
+    );
 }

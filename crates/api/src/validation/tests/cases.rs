@@ -36,10 +36,7 @@ struct Table {
 
 impl Table {
     fn new(base: Value) -> Self {
-        Self {
-            base,
-            cases: Vec::new(),
-        }
+        Self { base, cases: Vec::new() }
     }
 
     /// The base with the values at these JSON pointers replaced; null removes.
@@ -59,12 +56,7 @@ impl Table {
 
     fn admits_all(&mut self, id: &'static str, changes: &[(&str, Value)]) {
         let object = self.changed(changes);
-        self.cases.push(Case {
-            id,
-            object,
-            old: None,
-            refused: None,
-        });
+        self.cases.push(Case { id, object, old: None, refused: None });
     }
 
     /// Refused with a fault at `field`, which stands for everything below it as well.
@@ -82,12 +74,7 @@ impl Table {
 
     fn refuses_all(&mut self, id: &'static str, field: &'static str, changes: &[(&str, Value)]) {
         let object = self.changed(changes);
-        self.cases.push(Case {
-            id,
-            object,
-            old: None,
-            refused: Some(field),
-        });
+        self.cases.push(Case { id, object, old: None, refused: Some(field) });
     }
 
     fn update(
@@ -98,12 +85,7 @@ impl Table {
         new: &[(&str, Value)],
     ) {
         let (old, object) = (Some(self.changed(old)), self.changed(new));
-        self.cases.push(Case {
-            id,
-            object,
-            old,
-            refused,
-        });
+        self.cases.push(Case { id, object, old, refused });
     }
 }
 
@@ -138,21 +120,11 @@ const GOOD_KEYS: [&str; 3] = ["Test", "test.com/Test", "test.com.com/test"];
 fn template_cases(table: &mut Table, ids: TemplateIds, field: TemplateFields, pointer: &str) {
     let at = |name: &str| format!("{pointer}/{name}");
     table.admits(ids.durations, &at("expireAfter"), texts(["30s", "1h30m5s", "Never"]));
-    table.refuses(
-        ids.durations,
-        field.expire_after,
-        &at("expireAfter"),
-        texts(["-1s", "1hr", "FooNever", ""]),
-    );
+    table.refuses(ids.durations, field.expire_after, &at("expireAfter"), texts(["-1s", "1hr", "FooNever", ""]));
     table.refuses(ids.durations, field.expire_after, &at("expireAfter"), [json!(30)]);
     let grace = at("terminationGracePeriod");
     table.admits(ids.grace, &grace, texts(["30s", "1h30m5s"]));
-    table.refuses(
-        ids.grace,
-        field.grace,
-        &grace,
-        texts(["-1s", "1hr", "Never", "FooNever"]),
-    );
+    table.refuses(ids.grace, field.grace, &grace, texts(["-1s", "1hr", "Never", "FooNever"]));
 
     for (list, path) in [("taints", field.taints), ("startupTaints", field.startup_taints)] {
         let taint = |key: &str| json!([{"key": key, "value": "v", "effect": "NoSchedule"}]);
@@ -188,10 +160,7 @@ fn template_cases(table: &mut Table, ids: TemplateIds, field: TemplateFields, po
         ids.keys,
         field.requirements,
         &requirements,
-        [
-            json!([{"operator": "Exists"}]),
-            exists(&format!("{}/a", "a".repeat(320))),
-        ],
+        [json!([{"operator": "Exists"}]), exists(&format!("{}/a", "a".repeat(320)))],
     );
     let by = |op: &str, values: Value| json!([{"key": "a", "operator": op, "values": values}]);
     table.admits(
@@ -215,41 +184,20 @@ fn template_cases(table: &mut Table, ids: TemplateIds, field: TemplateFields, po
         ["unknown", "in", ""].map(|op| by(op, json!(["1"]))),
     );
     for op in ["Gt", "Lt", "Gte", "Lte"] {
-        for values in [
-            json!([]),
-            Value::Null,
-            json!(["1", "2"]),
-            json!(["a"]),
-            json!(["-1"]),
-            json!([""]),
-        ] {
+        for values in [json!([]), Value::Null, json!(["1", "2"]), json!(["a"]), json!(["-1"]), json!([""])] {
             table.refuses(ids.numeric, field.requirements, &requirements, [by(op, values)]);
         }
     }
-    table.refuses(
-        ids.empty_in,
-        field.requirements,
-        &requirements,
-        [by("In", json!([])), by("In", Value::Null)],
-    );
+    table.refuses(ids.empty_in, field.requirements, &requirements, [by("In", json!([])), by("In", Value::Null)]);
     table.admits(ids.empty_in, &requirements, [by("NotIn", json!([]))]);
 
     let floor = |op: &str, values: usize, floor: i64| {
         let values: Vec<String> = (0..values).map(|i| format!("v{i}")).collect();
         json!([{"key": "a", "operator": op, "values": values, "minValues": floor}])
     };
-    table.refuses(
-        ids.min_values,
-        field.requirements,
-        &requirements,
-        [-1, 0, 51].map(|n| floor("In", 60, n)),
-    );
+    table.refuses(ids.min_values, field.requirements, &requirements, [-1, 0, 51].map(|n| floor("In", 60, n)));
     table.refuses(ids.min_values, field.requirements, &requirements, [floor("In", 1, 2)]);
-    table.admits(
-        ids.min_values,
-        &requirements,
-        [floor("In", 2, 2), floor("Exists", 0, 50), floor("NotIn", 1, 2)],
-    );
+    table.admits(ids.min_values, &requirements, [floor("In", 2, 2), floor("Exists", 0, 50), floor("NotIn", 1, 2)]);
     let many = |count: usize| json!(vec![json!({"key": "a", "operator": "Exists"}); count]);
     let values: Vec<String> = (0..90).map(|i| format!("v{i}")).collect();
     table.admits(ids.min_values, &requirements, [by("In", json!(values))]);
@@ -262,19 +210,9 @@ fn template_cases(table: &mut Table, ids: TemplateIds, field: TemplateFields, po
     );
 
     for name in ["group", "kind", "name"] {
-        table.refuses(
-            ids.class_ref,
-            field.class_ref,
-            &at(&format!("nodeClassRef/{name}")),
-            [json!(""), Value::Null],
-        );
+        table.refuses(ids.class_ref, field.class_ref, &at(&format!("nodeClassRef/{name}")), [json!(""), Value::Null]);
     }
-    table.refuses(
-        ids.class_ref,
-        field.class_ref,
-        &at("nodeClassRef/group"),
-        texts(["karpenter.k8s.aws/v1"]),
-    );
+    table.refuses(ids.class_ref, field.class_ref, &at("nodeClassRef/group"), texts(["karpenter.k8s.aws/v1"]));
 }
 
 /// Which behaviour each group of template cases shows.

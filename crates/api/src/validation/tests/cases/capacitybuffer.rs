@@ -15,25 +15,13 @@ pub(super) fn cases() -> Vec<Case> {
     admits(json!({"scalableRef": {"apiGroup": "", "kind": "X", "name": "y"}, "percentage": 0}));
     admits(json!({"scalableRef": {"kind": "X", "name": "y"}, "replicas": 3}));
     let mut refuses = |field: &'static str, spec: Value| table.refuses(ID, field, "/spec", [spec]);
-    refuses(
-        "spec",
-        json!({"podTemplateRef": template, "scalableRef": scalable, "replicas": 1}),
-    );
+    refuses("spec", json!({"podTemplateRef": template, "scalableRef": scalable, "replicas": 1}));
     refuses("spec", json!({"podTemplateRef": template}));
     refuses("spec", json!({"podTemplateRef": template, "percentage": 10}));
-    refuses(
-        "spec.podTemplateRef.name",
-        json!({"podTemplateRef": {"name": ""}, "replicas": 1}),
-    );
+    refuses("spec.podTemplateRef.name", json!({"podTemplateRef": {"name": ""}, "replicas": 1}));
     refuses("spec.podTemplateRef.name", json!({"podTemplateRef": {}, "replicas": 1}));
-    refuses(
-        "spec.scalableRef.kind",
-        json!({"scalableRef": {"kind": "", "name": "y"}}),
-    );
-    refuses(
-        "spec.scalableRef.name",
-        json!({"scalableRef": {"kind": "X", "name": ""}}),
-    );
+    refuses("spec.scalableRef.kind", json!({"scalableRef": {"kind": "", "name": "y"}}));
+    refuses("spec.scalableRef.name", json!({"scalableRef": {"kind": "X", "name": ""}}));
     refuses("spec.replicas", json!({"podTemplateRef": template, "replicas": -1}));
     refuses("spec.percentage", json!({"scalableRef": scalable, "percentage": -1}));
     table.cases

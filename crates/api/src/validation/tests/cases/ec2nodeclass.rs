@@ -43,11 +43,7 @@ fn identity(table: &mut Table) {
     table.refuses_all("API-EC2-01", "spec", &[(profile, json!("p"))]);
     table.refuses_all("API-EC2-01", "spec", &[(role, Value::Null)]);
     table.refuses_all("API-EC2-01", "spec.role", &[(role, json!(""))]);
-    table.refuses_all(
-        "API-EC2-01",
-        "spec.instanceProfile",
-        &[(role, Value::Null), (profile, json!(""))],
-    );
+    table.refuses_all("API-EC2-01", "spec.instanceProfile", &[(role, Value::Null), (profile, json!(""))]);
     table.update("API-EC2-01", None, &[], &[(role, json!("other"))]);
     let managed: [(&str, Value); 0] = [];
     let unmanaged = [(role, Value::Null), (profile, json!("p"))];
@@ -57,22 +53,10 @@ fn identity(table: &mut Table) {
 
 fn families(table: &mut Table) {
     let by_id = (AMI_TERMS, json!([{"id": "ami-0123456789abcdef0"}]));
-    for family in [
-        "AL2",
-        "AL2023",
-        "Bottlerocket",
-        "Custom",
-        "Windows2019",
-        "Windows2022",
-        "Windows2025",
-    ] {
+    for family in ["AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025"] {
         table.admits_all("API-EC2-02", &[by_id.clone(), ("/spec/amiFamily", json!(family))]);
     }
-    table.refuses_all(
-        "API-EC2-02",
-        "spec.amiFamily",
-        &[by_id.clone(), ("/spec/amiFamily", json!("Ubuntu"))],
-    );
+    table.refuses_all("API-EC2-02", "spec.amiFamily", &[by_id.clone(), ("/spec/amiFamily", json!("Ubuntu"))]);
     table.refuses_all("API-EC2-04", "spec", &[by_id]);
     for (alias, own) in FAMILIES {
         let term = (AMI_TERMS, json!([{"alias": format!("{alias}@latest")}]));
@@ -114,27 +98,10 @@ fn aliases(table: &mut Table) {
         "",
         "al2023@a-version-that-is-far-too-long",
     ];
-    table.refuses(
-        "API-EC2-05",
-        "spec.amiSelectorTerms[0].alias",
-        AMI_TERMS,
-        bad.map(alias),
-    );
-    let bare = [
-        "al2",
-        "al2023",
-        "bottlerocket",
-        "windows2019",
-        "windows2022",
-        "windows2025",
-    ];
+    table.refuses("API-EC2-05", "spec.amiSelectorTerms[0].alias", AMI_TERMS, bad.map(alias));
+    let bare = ["al2", "al2023", "bottlerocket", "windows2019", "windows2022", "windows2025"];
     table.admits("API-EC2-06", AMI_TERMS, bare.map(alias));
-    table.refuses(
-        "API-EC2-06",
-        "spec.amiSelectorTerms[0].alias",
-        AMI_TERMS,
-        ["ubuntu", "latest"].map(alias),
-    );
+    table.refuses("API-EC2-06", "spec.amiSelectorTerms[0].alias", AMI_TERMS, ["ubuntu", "latest"].map(alias));
 }
 
 fn ami_terms(table: &mut Table) {
@@ -143,32 +110,16 @@ fn ami_terms(table: &mut Table) {
     for others in [json!({"tags": {"a": "b"}}), json!({"name": "n"}), json!({"owner": "o"})] {
         for exclusive in [json!({"id": "ami-1"}), json!({"alias": "al2023@latest"})] {
             let mut term = exclusive;
-            term.as_object_mut()
-                .expect("an object")
-                .extend(others.as_object().expect("an object").clone());
+            term.as_object_mut().expect("an object").extend(others.as_object().expect("an object").clone());
             table.refuses_all("API-EC2-07", field, &terms(json!([term])));
         }
     }
-    table.refuses_all(
-        "API-EC2-07",
-        field,
-        &terms(json!([{"alias": "al2023@latest", "id": "ami-1"}])),
-    );
-    table.refuses_all(
-        "API-EC2-07",
-        field,
-        &terms(json!([{"alias": "al2023@latest"}, {"id": "ami-1"}])),
-    );
+    table.refuses_all("API-EC2-07", field, &terms(json!([{"alias": "al2023@latest", "id": "ami-1"}])));
+    table.refuses_all("API-EC2-07", field, &terms(json!([{"alias": "al2023@latest"}, {"id": "ami-1"}])));
     table.admits_all("API-EC2-08", &terms(json!([{"name": "n", "owner": "self"}])));
-    table.admits_all(
-        "API-EC2-08",
-        &terms(json!([{"tags": {"a": "b"}, "owner": "123456789012"}])),
-    );
+    table.admits_all("API-EC2-08", &terms(json!([{"tags": {"a": "b"}, "owner": "123456789012"}])));
     table.admits_all("API-EC2-08", &terms(json!([{"name": "n", "tags": {"a": "*"}}])));
-    table.admits_all(
-        "API-EC2-08",
-        &terms(json!([{"ssmParameter": "/my/parameter"}, {"id": "ami-1"}])),
-    );
+    table.admits_all("API-EC2-08", &terms(json!([{"ssmParameter": "/my/parameter"}, {"id": "ami-1"}])));
     for bad in bad_terms("id", "ami-1") {
         table.refuses_all("API-EC2-09", field, &terms(bad));
     }
@@ -195,19 +146,11 @@ fn bad_terms(field: &str, value: &str) -> Vec<Value> {
 fn network_terms(table: &mut Table) {
     let (subnets, groups) = ("/spec/subnetSelectorTerms", "/spec/securityGroupSelectorTerms");
     let (subnet_field, group_field) = ("spec.subnetSelectorTerms", "spec.securityGroupSelectorTerms");
-    table.admits(
-        "API-EC2-09",
-        subnets,
-        [json!([{"id": "subnet-12345749"}]), json!([{"tags": {"a": "*"}}])],
-    );
+    table.admits("API-EC2-09", subnets, [json!([{"id": "subnet-12345749"}]), json!([{"tags": {"a": "*"}}])]);
     table.admits(
         "API-EC2-09",
         groups,
-        [
-            json!([{"id": "sg-1"}]),
-            json!([{"name": "n"}]),
-            json!([{"tags": {"a": "b"}}]),
-        ],
+        [json!([{"id": "sg-1"}]), json!([{"name": "n"}]), json!([{"tags": {"a": "b"}}])],
     );
     table.refuses("API-EC2-09", subnet_field, subnets, bad_terms("id", "subnet-1"));
     table.refuses("API-EC2-09", group_field, groups, bad_terms("id", "sg-1"));
@@ -216,12 +159,7 @@ fn network_terms(table: &mut Table) {
     table.refuses("API-EC2-09", subnet_field, subnets, [json!([{"tags": tags}])]);
 
     let tags = json!({"a": "b"});
-    table.refuses(
-        "API-EC2-10",
-        subnet_field,
-        subnets,
-        [json!([{"id": "subnet-1", "tags": tags}])],
-    );
+    table.refuses("API-EC2-10", subnet_field, subnets, [json!([{"id": "subnet-1", "tags": tags}])]);
     table.refuses(
         "API-EC2-10",
         group_field,
@@ -233,23 +171,12 @@ fn network_terms(table: &mut Table) {
         ],
     );
     // One good term beside a bad one is enough, as in the reference.
-    table.admits(
-        "API-EC2-10",
-        subnets,
-        [json!([{"id": "subnet-1", "tags": tags}, {"id": "subnet-2"}])],
-    );
-    table.admits(
-        "API-EC2-10",
-        groups,
-        [json!([{"id": "sg-1", "name": "n"}, {"id": "sg-2"}])],
-    );
+    table.admits("API-EC2-10", subnets, [json!([{"id": "subnet-1", "tags": tags}, {"id": "subnet-2"}])]);
+    table.admits("API-EC2-10", groups, [json!([{"id": "sg-1", "name": "n"}, {"id": "sg-2"}])]);
 }
 
 fn reservations(table: &mut Table) {
-    let (terms, field) = (
-        "/spec/capacityReservationSelectorTerms",
-        "spec.capacityReservationSelectorTerms",
-    );
+    let (terms, field) = ("/spec/capacityReservationSelectorTerms", "spec.capacityReservationSelectorTerms");
     let tags = json!({"a": "b"});
     table.admits(
         "API-EC2-11",
@@ -286,13 +213,8 @@ fn reservations(table: &mut Table) {
 }
 
 fn tags(table: &mut Table) {
-    let good = [
-        "karpenter.sh/custom-key",
-        "karpenter.sh/managed",
-        "kubernetes.io/role/key",
-        "Name",
-        "karpenter.sh/discovery",
-    ];
+    let good =
+        ["karpenter.sh/custom-key", "karpenter.sh/managed", "kubernetes.io/role/key", "Name", "karpenter.sh/discovery"];
     table.admits("API-EC2-12", "/spec/tags", good.map(|key| json!({key: "v"})));
     table.admits("API-EC2-12", "/spec/tags", [json!({}), json!({"a": ""})]);
     let bad = [
@@ -304,12 +226,7 @@ fn tags(table: &mut Table) {
         "karpenter.sh/nodeclaim",
         "karpenter.k8s.aws/ec2nodeclass",
     ];
-    table.refuses(
-        "API-EC2-12",
-        "spec.tags",
-        "/spec/tags",
-        bad.map(|key| json!({key: "v"})),
-    );
+    table.refuses("API-EC2-12", "spec.tags", "/spec/tags", bad.map(|key| json!({key: "v"})));
 }
 
 fn volumes(table: &mut Table) {
@@ -320,30 +237,15 @@ fn volumes(table: &mut Table) {
         "1T", "45T", "64T",
     ];
     table.admits("API-EC2-14", devices, good.map(sized));
-    let bad = [
-        "0Gi", "59001Gi", "64001G", "0G", "59Ti", "65T", "100T", "Ti", "T", "Gi", "1.5Ti", "1Mi", "10", "-1Gi", "",
-    ];
+    let bad =
+        ["0Gi", "59001Gi", "64001G", "0G", "59Ti", "65T", "100T", "Ti", "T", "Gi", "1.5Ti", "1Mi", "10", "-1Gi", ""];
     table.refuses("API-EC2-14", field, devices, bad.map(sized));
     let root = json!({"rootVolume": true, "ebs": {"volumeSize": "1Gi"}});
     let plain = json!({"rootVolume": false, "ebs": {"snapshotID": "snap-1"}});
-    table.admits(
-        "API-EC2-14",
-        devices,
-        [json!([root, plain]), json!([plain, {"deviceName": "/dev/xvdb"}])],
-    );
-    table.refuses(
-        "API-EC2-14",
-        field,
-        devices,
-        [json!([root, plain, root]), json!(vec![plain; 51])],
-    );
+    table.admits("API-EC2-14", devices, [json!([root, plain]), json!([plain, {"deviceName": "/dev/xvdb"}])]);
+    table.refuses("API-EC2-14", field, devices, [json!([root, plain, root]), json!(vec![plain; 51])]);
     table.refuses("API-EC2-14", field, devices, [json!([{"ebs": {"encrypted": true}}])]);
-    table.refuses(
-        "API-EC2-14",
-        field,
-        devices,
-        [json!([{"ebs": {"volumeSize": "1Gi", "volumeType": "gp4"}}])],
-    );
+    table.refuses("API-EC2-14", field, devices, [json!([{"ebs": {"volumeSize": "1Gi", "volumeType": "gp4"}}])]);
 
     let rated = |ebs: Value| json!([{"ebs": ebs}]);
     table.admits(
@@ -374,12 +276,7 @@ fn interfaces(table: &mut Table) {
         [
             json!([]),
             json!([primary]),
-            json!([
-                primary,
-                at(0, 1, "efa-only"),
-                at(1, 0, "interface"),
-                at(1, 1, "efa-only")
-            ]),
+            json!([primary, at(0, 1, "efa-only"), at(1, 0, "interface"), at(1, 1, "efa-only")]),
         ],
     );
     table.refuses(
@@ -425,18 +322,11 @@ fn options(table: &mut Table) {
 
     let (tracking, field) = ("/spec/connectionTracking", "spec.connectionTracking");
     table.refuses("API-EC2-17", field, tracking, [json!({})]);
-    for (name, low, high) in [
-        ("tcpEstablishedTimeout", 60, 432_000),
-        ("udpStreamTimeout", 60, 180),
-        ("udpTimeout", 30, 60),
-    ] {
+    for (name, low, high) in
+        [("tcpEstablishedTimeout", 60, 432_000), ("udpStreamTimeout", 60, 180), ("udpTimeout", 30, 60)]
+    {
         table.admits("API-EC2-17", tracking, [json!({name: low}), json!({name: high})]);
-        table.refuses(
-            "API-EC2-17",
-            field,
-            tracking,
-            [json!({name: low - 1}), json!({name: high + 1})],
-        );
+        table.refuses("API-EC2-17", field, tracking, [json!({name: low - 1}), json!({name: high + 1})]);
     }
 
     let (group, field) = ("/spec/placementGroupSelector", "spec.placementGroupSelector");
@@ -445,12 +335,7 @@ fn options(table: &mut Table) {
         "API-EC2-18",
         field,
         group,
-        [
-            json!({}),
-            json!({"name": "n", "id": "pg-1"}),
-            json!({"name": ""}),
-            json!({"id": "group-1"}),
-        ],
+        [json!({}), json!({"name": "n", "id": "pg-1"}), json!({"name": ""}), json!({"id": "group-1"})],
     );
 
     table.admits(
@@ -462,34 +347,10 @@ fn options(table: &mut Table) {
             json!({}),
         ],
     );
-    table.refuses(
-        "API-EC2-19",
-        "spec.kubelet",
-        "/spec/kubelet",
-        [json!("text"), json!([])],
-    );
+    table.refuses("API-EC2-19", "spec.kubelet", "/spec/kubelet", [json!("text"), json!([])]);
 
-    table.admits(
-        "fields",
-        "/spec/cpuOptions",
-        [json!({}), json!({"nestedVirtualization": "enabled"})],
-    );
-    table.refuses(
-        "fields",
-        "spec.cpuOptions",
-        "/spec/cpuOptions",
-        [json!({"nestedVirtualization": "maybe"})],
-    );
-    table.refuses(
-        "fields",
-        "spec.instanceStorePolicy",
-        "/spec/instanceStorePolicy",
-        texts(["RAID1"]),
-    );
-    table.refuses(
-        "fields",
-        "spec.ipPrefixCount",
-        "/spec/ipPrefixCount",
-        [json!(-1), json!(3_000_000_000_i64)],
-    );
+    table.admits("fields", "/spec/cpuOptions", [json!({}), json!({"nestedVirtualization": "enabled"})]);
+    table.refuses("fields", "spec.cpuOptions", "/spec/cpuOptions", [json!({"nestedVirtualization": "maybe"})]);
+    table.refuses("fields", "spec.instanceStorePolicy", "/spec/instanceStorePolicy", texts(["RAID1"]));
+    table.refuses("fields", "spec.ipPrefixCount", "/spec/ipPrefixCount", [json!(-1), json!(3_000_000_000_i64)]);
 }

@@ -42,27 +42,14 @@ pub(super) fn cases() -> Vec<Case> {
         "/spec",
     );
     let exists = |key: &str| json!([{"key": key, "operator": "Exists"}]);
-    table.admits(
-        "API-NC-03",
-        REQUIREMENTS,
-        ["karpenter.sh/nodepool", "karpenter.sh/capacity-type"].map(exists),
-    );
-    table.admits(
-        "API-NC-03",
-        REQUIREMENTS,
-        nodepool::WELL_KNOWN_IN_AWS_DOMAIN.map(exists),
-    );
+    table.admits("API-NC-03", REQUIREMENTS, ["karpenter.sh/nodepool", "karpenter.sh/capacity-type"].map(exists));
+    table.admits("API-NC-03", REQUIREMENTS, nodepool::WELL_KNOWN_IN_AWS_DOMAIN.map(exists));
     table.refuses(
         "API-NC-03",
         "spec.requirements",
         REQUIREMENTS,
-        [
-            "karpenter.sh/other",
-            "kubernetes.io/hostname",
-            "karpenter.k8s.aws/instance-pods",
-            "x.karpenter.k8s.aws/y",
-        ]
-        .map(exists),
+        ["karpenter.sh/other", "kubernetes.io/hostname", "karpenter.k8s.aws/instance-pods", "x.karpenter.k8s.aws/y"]
+            .map(exists),
     );
     for (pointer, value) in [
         ("/spec/expireAfter", json!("1h")),

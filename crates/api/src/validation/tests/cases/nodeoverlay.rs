@@ -12,31 +12,14 @@ fn base() -> Value {
 
 pub(super) fn cases() -> Vec<Case> {
     let mut table = Table::new(base());
-    table.refuses_all(
-        "API-NO-01",
-        "spec",
-        &[("/spec/price", json!("1")), ("/spec/priceAdjustment", json!("+1"))],
-    );
+    table.refuses_all("API-NO-01", "spec", &[("/spec/price", json!("1")), ("/spec/priceAdjustment", json!("+1"))]);
     table.admits("API-NO-02", "/spec/price", texts(["43", "34.43", "0"]));
     let bad = [
         "+42", "-42", ".5", "42.", "42%", "3,14", "1e10", "0x42", "text", " 42", "42 ", "42.0.0", "-", ".", "-.42",
         "-0", "",
     ];
     table.refuses("API-NO-02", "spec.price", "/spec/price", texts(bad));
-    let good = [
-        "+1%",
-        "-1%",
-        "-100%",
-        "+100.102%",
-        "+298%",
-        "+43",
-        "-43",
-        "+34.43",
-        "-34.43",
-        "-0.5",
-        "+.5",
-        "-99.9%",
-    ];
+    let good = ["+1%", "-1%", "-100%", "+100.102%", "+298%", "+43", "-43", "+34.43", "-34.43", "-0.5", "+.5", "-99.9%"];
     table.admits("API-NO-03", "/spec/priceAdjustment", texts(good));
     let bad = ["1", "1.3", "1%", "-101%", "-100.5%", "+", "%", "+5.", "", "+1e3"];
     table.refuses("API-NO-03", "spec.priceAdjustment", "/spec/priceAdjustment", texts(bad));
@@ -45,13 +28,8 @@ pub(super) fn cases() -> Vec<Case> {
     table.admits(
         "API-NO-04",
         REQUIREMENTS,
-        [
-            "karpenter.sh/nodepool",
-            "karpenter.k8s.aws/instance-family",
-            "karpenter.k8s.aws/nitro-sandbox",
-            "team",
-        ]
-        .map(exists),
+        ["karpenter.sh/nodepool", "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/nitro-sandbox", "team"]
+            .map(exists),
     );
     table.refuses(
         "API-NO-04",
@@ -82,11 +60,7 @@ pub(super) fn cases() -> Vec<Case> {
             by("Eq", json!(["1"])),
         ],
     );
-    table.admits(
-        "API-NO-04",
-        REQUIREMENTS,
-        [by("NotIn", json!(["x"])), by("Gte", json!(["5"])), json!([])],
-    );
+    table.admits("API-NO-04", REQUIREMENTS, [by("NotIn", json!(["x"])), by("Gte", json!(["5"])), json!([])]);
     table.refuses(
         "API-NO-04",
         FIELD,
@@ -94,11 +68,7 @@ pub(super) fn cases() -> Vec<Case> {
         [Value::Null, json!(vec![json!({"key": "a", "operator": "Exists"}); 101])],
     );
 
-    table.admits(
-        "API-NO-05",
-        "/spec/capacity",
-        [json!({"example.com/device": 4, "vpc.amazonaws.com/efa": "1"})],
-    );
+    table.admits("API-NO-05", "/spec/capacity", [json!({"example.com/device": 4, "vpc.amazonaws.com/efa": "1"})]);
     table.refuses(
         "API-NO-05",
         "spec.capacity",

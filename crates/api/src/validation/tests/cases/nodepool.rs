@@ -54,12 +54,7 @@ pub(super) fn cases() -> Vec<Case> {
 fn disruption(table: &mut Table) {
     let after = "/spec/disruption/consolidateAfter";
     table.admits("API-NP-01", after, texts(["30s", "1h30m5s", "Never"]));
-    table.refuses(
-        "API-NP-01",
-        "spec.disruption.consolidateAfter",
-        after,
-        texts(["-1s", "1hr", "FooNever"]),
-    );
+    table.refuses("API-NP-01", "spec.disruption.consolidateAfter", after, texts(["-1s", "1hr", "FooNever"]));
     for policy in ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"] {
         for after in ["30s", "Never"] {
             table.admits(
@@ -70,17 +65,8 @@ fn disruption(table: &mut Table) {
         }
     }
     let policy = "/spec/disruption/consolidationPolicy";
-    let bad = [
-        "0",
-        "5",
-        "10",
-        "whenempty",
-        "whenEmptyOrUnderutilized",
-        "balanced",
-        "",
-        "WhenUnderutilized",
-        "Sometimes",
-    ];
+    let bad =
+        ["0", "5", "10", "whenempty", "whenEmptyOrUnderutilized", "balanced", "", "WhenUnderutilized", "Sometimes"];
     table.refuses("API-NP-06", "spec.disruption.consolidationPolicy", policy, texts(bad));
     table.refuses("API-NP-06", "spec.disruption.consolidationPolicy", policy, [json!(3)]);
 
@@ -132,79 +118,38 @@ fn disruption(table: &mut Table) {
         BUDGETS,
         ["invalid", "expired", ""].map(|reason| json!([{"nodes": "10", "reasons": [reason]}])),
     );
-    table.refuses(
-        "API-NP-08",
-        BUDGETS_FIELD,
-        BUDGETS,
-        [json!([{"nodes": "10", "reasons": ["Empty", "Empty"]}])],
-    );
+    table.refuses("API-NP-08", BUDGETS_FIELD, BUDGETS, [json!([{"nodes": "10", "reasons": ["Empty", "Empty"]}])]);
 }
 
 fn labels(table: &mut Table) {
     let label = |key: &str| json!({key: "x"});
     let exists = |key: &str| json!([{"key": key, "operator": "Exists"}]);
-    let ours = [
-        "karpenter.sh/custom",
-        "karpenter.sh/nodepool",
-        "sub.karpenter.sh/x",
-        "notkarpenter.sh/x",
-        "foo.karpenter.sh",
-    ];
+    let ours =
+        ["karpenter.sh/custom", "karpenter.sh/nodepool", "sub.karpenter.sh/x", "notkarpenter.sh/x", "foo.karpenter.sh"];
     table.refuses("API-NP-20", LABELS_FIELD, LABELS, ours.map(label));
-    table.admits(
-        "API-NP-20",
-        LABELS,
-        [json!({"karpenter.sh/capacity-type": "spot"}), label("karpenter.shh/x")],
-    );
+    table.admits("API-NP-20", LABELS, [json!({"karpenter.sh/capacity-type": "spot"}), label("karpenter.shh/x")]);
     table.refuses("API-NP-21", LABELS_FIELD, LABELS, [label("kubernetes.io/hostname")]);
-    let aws = [
-        "karpenter.k8s.aws/custom",
-        "sub.karpenter.k8s.aws/x",
-        "karpenter.k8s.aws/instance-pods",
-    ];
+    let aws = ["karpenter.k8s.aws/custom", "sub.karpenter.k8s.aws/x", "karpenter.k8s.aws/instance-pods"];
     table.refuses("API-NP-22", LABELS_FIELD, LABELS, aws.map(label));
     table.admits("API-NP-22", LABELS, WELL_KNOWN_IN_AWS_DOMAIN.map(label));
-    let kubernetes = [
-        "kubernetes.io/x",
-        "k8s.io/x",
-        "sub.kubernetes.io/x",
-        "sub.k8s.io/x",
-        "kops.k8s.io/instancegroup",
-    ];
+    let kubernetes =
+        ["kubernetes.io/x", "k8s.io/x", "sub.kubernetes.io/x", "sub.k8s.io/x", "kops.k8s.io/instancegroup"];
     table.admits("API-NP-23", LABELS, kubernetes.map(label));
 
     table.refuses("API-NP-24", REQUIREMENTS_FIELD, REQUIREMENTS, ours.map(exists));
     table.refuses("API-NP-24", REQUIREMENTS_FIELD, REQUIREMENTS, aws.map(exists));
-    table.refuses(
-        "API-NP-24",
-        REQUIREMENTS_FIELD,
-        REQUIREMENTS,
-        [exists("kubernetes.io/hostname")],
-    );
+    table.refuses("API-NP-24", REQUIREMENTS_FIELD, REQUIREMENTS, [exists("kubernetes.io/hostname")]);
     table.admits("API-NP-24", REQUIREMENTS, kubernetes.map(exists));
     table.admits("API-NP-24", REQUIREMENTS, WELL_KNOWN_IN_AWS_DOMAIN.map(exists));
-    table.admits(
-        "API-NP-24",
-        REQUIREMENTS,
-        [exists("karpenter.sh/capacity-type"), exists("topology.k8s.aws/zone-id")],
-    );
+    table.admits("API-NP-24", REQUIREMENTS, [exists("karpenter.sh/capacity-type"), exists("topology.k8s.aws/zone-id")]);
 
     // Admission looks at values and their number, not at the grammar of keys.
     let hundred: serde_json::Map<_, _> = (0..100).map(|i| (format!("l{i}"), json!("x"))).collect();
     let mut more = hundred.clone();
     more.insert("one-more".to_owned(), json!("x"));
-    table.admits(
-        "API-NP-31",
-        LABELS,
-        [json!({"a key with spaces": "x"}), json!({"a": ""}), hundred.into()],
-    );
+    table.admits("API-NP-31", LABELS, [json!({"a key with spaces": "x"}), json!({"a": ""}), hundred.into()]);
     let long = "a".repeat(64);
-    table.refuses(
-        "API-NP-31",
-        LABELS_FIELD,
-        LABELS,
-        [json!({"a": "???"}), json!({"a": long}), more.into()],
-    );
+    table.refuses("API-NP-31", LABELS_FIELD, LABELS, [json!({"a": "???"}), json!({"a": long}), more.into()]);
 }
 
 fn replicas(table: &mut Table) {
@@ -214,33 +159,17 @@ fn replicas(table: &mut Table) {
     let set = |pointer: &'static str, value: Value| [(replicas, json!(3)), (pointer, value)];
     table.refuses_all("API-NP-27", "spec", &set("/spec/weight", json!(10)));
     table.refuses_all("API-NP-27", "spec", &set("/spec/limits", json!({"cpu": "1"})));
-    table.refuses_all(
-        "API-NP-27",
-        "spec",
-        &set("/spec/limits", json!({"nodes": "1", "cpu": "1"})),
-    );
+    table.refuses_all("API-NP-27", "spec", &set("/spec/limits", json!({"nodes": "1", "cpu": "1"})));
     table.admits_all("API-NP-27", &set("/spec/limits", json!({})));
     table.admits_all("API-NP-27", &set("/spec/limits", json!({"nodes": "10"})));
     table.admits("API-NP-27", "/spec/weight", [json!(1), json!(100)]);
     table.refuses("API-NP-27", "spec.weight", "/spec/weight", [json!(0), json!(101)]);
     for (pointer, value) in [
         (LABELS, json!({"team": "a"})),
-        (
-            "/spec/template/metadata/annotations",
-            json!({"anything goes": "here ?"}),
-        ),
-        (
-            "/spec/template/spec/taints",
-            json!([{"key": "a", "effect": "NoSchedule"}]),
-        ),
-        (
-            "/spec/template/spec/startupTaints",
-            json!([{"key": "a", "effect": "NoSchedule"}]),
-        ),
-        (
-            REQUIREMENTS,
-            json!([{"key": "a", "operator": "In", "values": ["x", "y"], "minValues": 2}]),
-        ),
+        ("/spec/template/metadata/annotations", json!({"anything goes": "here ?"})),
+        ("/spec/template/spec/taints", json!([{"key": "a", "effect": "NoSchedule"}])),
+        ("/spec/template/spec/startupTaints", json!([{"key": "a", "effect": "NoSchedule"}])),
+        (REQUIREMENTS, json!([{"key": "a", "operator": "In", "values": ["x", "y"], "minValues": 2}])),
         ("/spec/template/spec/expireAfter", json!("24h")),
         ("/spec/template/spec/terminationGracePeriod", json!("1h")),
         (BUDGETS, json!([{"nodes": "10%"}])),
@@ -257,10 +186,8 @@ fn replicas(table: &mut Table) {
     table.admits(
         "API-NP-39",
         "/spec/limits",
-        [
-            json!({"cpu": 1000, "memory": "1000Gi", "ephemeral-storage": "1Ti", "pods": "110", "nodes": 3,
-            "nvidia.com/gpu": "2", "gpu": 4, "example.com/anything": "1k"}),
-        ],
+        [json!({"cpu": 1000, "memory": "1000Gi", "ephemeral-storage": "1Ti", "pods": "110", "nodes": 3,
+            "nvidia.com/gpu": "2", "gpu": 4, "example.com/anything": "1k"})],
     );
     table.refuses(
         "API-NP-39",
@@ -275,24 +202,9 @@ fn changes(table: &mut Table) {
     let class = |group: &str, kind: &str, name: &str| json!({"group": group, "kind": kind, "name": name});
     let before = [(reference, class("karpenter.k8s.aws", "EC2NodeClass", "default"))];
     let field = Some("spec.template.spec.nodeClassRef");
-    table.update(
-        "API-NP-25",
-        None,
-        &before,
-        &[(reference, class("karpenter.k8s.aws", "EC2NodeClass", "other"))],
-    );
-    table.update(
-        "API-NP-25",
-        field,
-        &before,
-        &[(reference, class("other", "EC2NodeClass", "default"))],
-    );
-    table.update(
-        "API-NP-25",
-        field,
-        &before,
-        &[(reference, class("karpenter.k8s.aws", "Other", "default"))],
-    );
+    table.update("API-NP-25", None, &before, &[(reference, class("karpenter.k8s.aws", "EC2NodeClass", "other"))]);
+    table.update("API-NP-25", field, &before, &[(reference, class("other", "EC2NodeClass", "default"))]);
+    table.update("API-NP-25", field, &before, &[(reference, class("karpenter.k8s.aws", "Other", "default"))]);
 
     let with = [("/spec/replicas", json!(3))];
     table.update("API-NP-28", None, &with, &[("/spec/replicas", json!(7))]);
