@@ -93,6 +93,19 @@ fn nodepool_hashes_of_the_reference() {
         ("an expiry in mixed units", none.clone(), json!({"expireAfter": "1h30m10s"}), "17486462449493787611"),
         ("a grace period", none.clone(), json!({"terminationGracePeriod": "48h"}), "15015733878877233177"),
         ("a grace period of zero", none.clone(), json!({"terminationGracePeriod": "0s"}), "10356118934572431967"),
+        (
+            "the time a taint was added",
+            none.clone(),
+            json!({"taints": [{"key": "a", "effect": "NoSchedule", "timeAdded": "2024-01-02T03:04:05Z"}]}),
+            "9593244539624380882",
+        ),
+        (
+            "such a time before 1970, with a fraction",
+            none.clone(),
+            json!({"taints": [{"key": "a", "effect": "NoSchedule", "timeAdded": "1969-12-31T23:59:58.25Z"}]}),
+            "4881363314391135929",
+        ),
+        ("an expiry of zero, which is set", json!({}), json!({"expireAfter": "0s"}), "15640125381500602090"),
         ("another class", none, json!({"nodeClassRef": {"name": "gpu-nodes"}}), "13831917749468066394"),
     ] {
         assert_eq!(nodepool_hash(&pool(metadata, spec)), want, "{what}");
@@ -195,6 +208,29 @@ fn ec2nodeclass_hashes_of_the_reference() {
         assert_eq!(class_hash(changes.clone()), want, "{changes}");
     }
     assert_eq!(EC2NODECLASS_HASH_VERSION, "v6");
+}
+
+/// The reference's previous version (v5) hashes a list without the kubelet map. A list is the xor of its elements, so its
+/// value for a class without kubelet settings differs from ours by the hash of `null` and nothing else.
+#[test]
+fn ec2nodeclass_hash_differs_from_its_predecessor_by_the_kubelet_map_alone() {
+    // covers: API-EC2-60, AWS-DRIFT-13
+    let class: EC2NodeClass = serde_json::from_value(json!({"spec": {
+        "role": "role-1",
+        "subnetSelectorTerms": [{"id": "subnet-1"}],
+        "securityGroupSelectorTerms": [{"id": "sg-1"}],
+        "amiSelectorTerms": [{"alias": "bottlerocket@latest"}],
+        "placementGroupSelector": {"id": "pg-1"},
+        "userData": "",
+        "tags": {},
+        "blockDeviceMappings": [{"deviceName": "/dev/xvda", "rootVolume": true,
+            "ebs": {"volumeSize": "2048Gi", "snapshotID": "s", "volumeInitializationRate": 100}}],
+        "networkInterfaces": [{"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+            {"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "efa-only"}],
+    }}))
+    .unwrap();
+    let v6: u64 = ec2nodeclass_hash(&class, Some("test-ca-bundle")).parse().unwrap();
+    assert_eq!(v6 ^ string("null"), 1162612561045827339);
 }
 
 #[test]
