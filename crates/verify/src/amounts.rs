@@ -45,11 +45,7 @@ impl<'w> Amounts<'w> {
 pub(crate) fn allocatable(kind: &InstanceType) -> Amounts<'_> {
     let mut left = Amounts::of(&kind.capacity);
     let overhead = &kind.overhead;
-    for taken in [
-        &overhead.kube_reserved,
-        &overhead.system_reserved,
-        &overhead.eviction_threshold,
-    ] {
+    for taken in [&overhead.kube_reserved, &overhead.system_reserved, &overhead.eviction_threshold] {
         for (name, quantity) in &taken.0 {
             if let Some(mine) = left.0.get_mut(name.as_str()) {
                 *mine -= quantity.nanos();

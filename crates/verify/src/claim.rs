@@ -186,13 +186,7 @@ pub(crate) fn possible<'c>(
             };
             combinations = combinations.iter().flat_map(extended).collect();
         }
-        all.extend(combinations.into_iter().map(|chosen| Possible {
-            name,
-            labels,
-            kind,
-            offering,
-            chosen,
-        }));
+        all.extend(combinations.into_iter().map(|chosen| Possible { name, labels, kind, offering, chosen }));
     }
     all
 }

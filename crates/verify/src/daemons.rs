@@ -17,7 +17,8 @@ pub(crate) struct Daemon<'w> {
 }
 
 pub(crate) fn of(world: &World) -> Vec<Daemon<'_>> {
-    let asks_for_ignored_devices = |daemon: &Daemon<'_>| daemon.shape.wants_devices && world.settings.ignore_device_requests;
+    let asks_for_ignored_devices =
+        |daemon: &Daemon<'_>| daemon.shape.wants_devices && world.settings.ignore_device_requests;
     let all = world.daemon_sets.iter().map(|set| representative(world, set));
     all.filter(|daemon| !asks_for_ignored_devices(daemon)).collect()
 }
@@ -28,22 +29,12 @@ fn representative<'w>(world: &'w World, set: &'w DaemonSet) -> Daemon<'w> {
         let by_set = |owner: &karpenter_core::pod::Owner| owner.controller && owner.uid == set.uid;
         pod.namespace == set.namespace && pod.owners.iter().any(by_set)
     };
-    let newest = world
-        .pods
-        .iter()
-        .filter(controlled)
-        .max_by(|a, b| a.created.cmp(&b.created).then_with(|| b.uid.cmp(&a.uid)));
+    let newest =
+        world.pods.iter().filter(controlled).max_by(|a, b| a.created.cmp(&b.created).then_with(|| b.uid.cmp(&a.uid)));
     let shape: &PodShape = newest.map_or(&*set.template, |pod| &*pod.shape);
-    let terms = if set.required_node_affinity.is_empty() {
-        &shape.required_node_affinity
-    } else {
-        &set.required_node_affinity
-    };
-    Daemon {
-        name: &set.name,
-        shape,
-        terms,
-    }
+    let terms =
+        if set.required_node_affinity.is_empty() { &shape.required_node_affinity } else { &set.required_node_affinity };
+    Daemon { name: &set.name, shape, terms }
 }
 
 impl<'w> Daemon<'w> {

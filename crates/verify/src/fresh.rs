@@ -119,9 +119,8 @@ fn may_be_labelled(world: &World, claim: &Claim<'_>, pods: &[&Pod], key: &str) -
 /// At least what the pods ask for, and no more than all daemons that could come ask for on top.
 fn requests(cluster: &Cluster<'_>, claim: &Claim<'_>, pods: &[&Pod], found: &mut Vec<Violation>) {
     let least = requests_of(pods);
-    let tolerate = |daemon: &&daemons::Daemon<'_>| {
-        tolerations::hard(&claim.pool.taints, &daemon.shape.tolerations).is_none()
-    };
+    let tolerate =
+        |daemon: &&daemons::Daemon<'_>| tolerations::hard(&claim.pool.taints, &daemon.shape.tolerations).is_none();
     let mut most = least.clone();
     most.add_amounts(&daemons::requests(cluster.daemons.iter().filter(tolerate).copied()));
     let said = Amounts::of(&claim.node.requests);

@@ -72,7 +72,8 @@ pub(crate) fn admits(requirement: &Requirement, value: Option<&str>) -> bool {
     let listed = requirement.values.iter().any(|v| &**v == value);
     let number = value.parse::<i64>().ok();
     let inside = |number: i64| {
-        requirement.at_least.is_none_or(|least| least <= number) && requirement.at_most.is_none_or(|most| number <= most)
+        requirement.at_least.is_none_or(|least| least <= number)
+            && requirement.at_most.is_none_or(|most| number <= most)
     };
     listed != requirement.open && (!bounded || number.is_some_and(inside))
 }
@@ -87,9 +88,7 @@ pub(crate) fn expressions_hold(words: &Vocabulary, term: &NodeTerm, on: &impl La
 }
 
 pub(crate) fn node_selector_holds(words: &Vocabulary, selector: &Labels, on: &impl Labelled) -> bool {
-    selector
-        .iter()
-        .all(|(key, value)| on.label(canonical(words, key)) == Some(value.as_str()))
+    selector.iter().all(|(key, value)| on.label(canonical(words, key)) == Some(value.as_str()))
 }
 
 /// Node selector and required node affinity.
@@ -121,10 +120,9 @@ pub(crate) fn term_covers(world: &World, home: &str, term: &PodTerm, namespace: 
         return true;
     }
     match &term.namespace_selector {
-        Some(selector) => world
-            .namespaces
-            .get(namespace)
-            .is_some_and(|labels| selector_matches(Some(selector), labels)),
+        Some(selector) => {
+            world.namespaces.get(namespace).is_some_and(|labels| selector_matches(Some(selector), labels))
+        }
         None => term.namespaces.is_empty() && home == namespace,
     }
 }

@@ -10,13 +10,8 @@ use crate::violation::Violation;
 /// A launch names at most this many types to the cloud.
 const NAMED: usize = 60;
 /// Resources that make a type too special to be taken unasked.
-const ACCELERATORS: [&str; 5] = [
-    "aws.amazon.com/neuron",
-    "aws.amazon.com/neuroncore",
-    "amd.com/gpu",
-    "nvidia.com/gpu",
-    "habana.ai/gaudi",
-];
+const ACCELERATORS: [&str; 5] =
+    ["aws.amazon.com/neuron", "aws.amazon.com/neuroncore", "amd.com/gpu", "nvidia.com/gpu", "habana.ai/gaudi"];
 const INSTANCE_SIZE: &str = "karpenter.k8s.aws/instance-size";
 
 type OnSale<'w> = (&'w InstanceType, Vec<&'w Offering>);
@@ -79,10 +74,7 @@ fn expected<'w>(claim: &Claim<'w>) -> Option<(&'w InstanceType, &'w Offering)> {
 }
 
 fn strike_dear_spot(left: &mut Vec<OnSale<'_>>) {
-    let on_demand = left
-        .iter()
-        .flat_map(|(_, offerings)| offerings)
-        .filter(|o| value(o, CAPACITY_TYPE) == ON_DEMAND);
+    let on_demand = left.iter().flat_map(|(_, offerings)| offerings).filter(|o| value(o, CAPACITY_TYPE) == ON_DEMAND);
     let Some(bound) = on_demand.map(|o| o.price).min() else { return };
     for (_, offerings) in left.iter_mut() {
         offerings.retain(|o| value(o, CAPACITY_TYPE) != SPOT || o.price <= bound);
@@ -94,5 +86,5 @@ fn is_special(kind: &InstanceType) -> bool {
     let size = kind.requirements.0.get(INSTANCE_SIZE);
     let metal = size.is_some_and(|size| !size.open && size.values.iter().any(|v| v.contains("metal")));
     let has = |name: &&str| kind.capacity.0.get(*name).is_some_and(|quantity| quantity.nanos() != 0);
-    metal || ACCELERATORS.iter().any(|name| has(name))
+    metal || ACCELERATORS.iter().any(has)
 }

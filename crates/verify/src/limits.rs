@@ -19,7 +19,9 @@ pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
         if mine.is_empty() || pool.limits.0.is_empty() {
             continue;
         }
-        let of_pool = |node: &&karpenter_core::Node| !node.deleting && node.labels.get(NODEPOOL).is_some_and(|p| **p == *pool.name);
+        let of_pool = |node: &&karpenter_core::Node| {
+            !node.deleting && node.labels.get(NODEPOOL).is_some_and(|p| **p == *pool.name)
+        };
         let mut used = Amounts::default();
         for node in cluster.world.nodes.iter().filter(of_pool) {
             used.add(&node.capacity);

@@ -25,10 +25,8 @@ fn catalogue() -> PoolBuilder {
 
 /// As [`catalogue`], with one reserved unit of `small` in the first zone.
 fn reserved_catalogue(remaining: u32) -> PoolBuilder {
-    let offerings = vec![
-        sold("test-zone-1", "reserved").reserved("cr-1", remaining).at(0),
-        sold("test-zone-1", "on-demand"),
-    ];
+    let offerings =
+        vec![sold("test-zone-1", "reserved").reserved("cr-1", remaining).at(0), sold("test-zone-1", "on-demand")];
     let small = instance_type("small").cpu("2").memory("4Gi").pods("10").price(100).offerings(offerings);
     pool("default").types(vec![small.build()])
 }

@@ -52,9 +52,7 @@ fn matching(cluster: &Cluster<'_>, settled: &[Settled], home: &str, term: &PodTe
     let mut of = |s: &&Settled| {
         let pod = cluster.pod(s.pod);
         let namespace = &*pod.namespace;
-        let covers = covered
-            .entry(namespace)
-            .or_insert_with(|| term_covers(cluster.world, home, term, namespace));
+        let covers = covered.entry(namespace).or_insert_with(|| term_covers(cluster.world, home, term, namespace));
         *covers && selector_matches(term.selector.as_ref(), &pod.shape.labels)
     };
     settled.iter().filter(|s| of(s)).copied().collect()

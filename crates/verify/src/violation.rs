@@ -151,10 +151,9 @@ impl fmt::Display for Violation {
             Self::Undecided { pod, node, key, domains } => {
                 write!(f, "{pod} depends on {key} of {node}, which may still be any of {}", domains.join(", "))
             }
-            Self::Skew { pod, key, domain, count, least, max_skew } => write!(
-                f,
-                "pods like {pod}: {count} in {key} {domain}, {least} elsewhere, maxSkew is {max_skew}"
-            ),
+            Self::Skew { pod, key, domain, count, least, max_skew } => {
+                write!(f, "pods like {pod}: {count} in {key} {domain}, {least} elsewhere, maxSkew is {max_skew}")
+            }
             Self::NoCompany { pod, node, key, company_in } => write!(
                 f,
                 "{pod} on {node}: no pod it must join in that {key}; there are in [{}]",
@@ -163,12 +162,9 @@ impl fmt::Display for Violation {
             Self::UnwantedCompany { owner, other, key, domain } => {
                 write!(f, "{owner} must not share a {key} with {other}, both may be in {domain}")
             }
-            Self::Limit { pool, resource, used, limit } => write!(
-                f,
-                "pool {pool} may reach {} {resource}, its limit is {}",
-                Units(*used),
-                Units(*limit)
-            ),
+            Self::Limit { pool, resource, used, limit } => {
+                write!(f, "pool {pool} may reach {} {resource}, its limit is {}", Units(*used), Units(*limit))
+            }
             Self::LighterPool { node, pool, heavier } => {
                 write!(f, "{node} comes from pool {pool}, but {heavier} is heavier and could serve its pods")
             }

@@ -43,11 +43,7 @@ pub(crate) fn out_of_reach<'p>(world: &World, pod: &'p Pod, on: &impl Labelled) 
 /// Keys that decide from where the pod's volumes can be reached.
 pub(crate) fn keys<'w>(world: &'w World, pod: &Pod) -> Vec<&'w str> {
     let claims = pod.claims.iter().filter_map(|name| claim(world, pod, name));
-    claims
-        .flat_map(|claim| alternatives(world, claim))
-        .flatten()
-        .map(|expression| &*expression.key)
-        .collect()
+    claims.flat_map(|claim| alternatives(world, claim)).flatten().map(|expression| &*expression.key).collect()
 }
 
 /// The driver that attaches a claim's volume, where one is known.

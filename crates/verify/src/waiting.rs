@@ -107,17 +107,12 @@ fn go_duration(text: &str) -> Option<SignedDuration> {
         nanos = nanos.checked_add(parse(whole).ok()?.checked_mul(scale)?)?.checked_add(part)?;
         rest = tail;
     }
-    (!unsigned.is_empty())
-        .then(|| i64::try_from(nanos).ok().map(SignedDuration::from_nanos))
-        .flatten()
+    (!unsigned.is_empty()).then(|| i64::try_from(nanos).ok().map(SignedDuration::from_nanos)).flatten()
 }
 
 fn budget_blocks(world: &World, pod: &Pod) -> bool {
-    let disrupted = Taint {
-        key: "karpenter.sh/disrupted".to_owned(),
-        value: String::new(),
-        effect: Effect::NoSchedule,
-    };
+    let disrupted =
+        Taint { key: "karpenter.sh/disrupted".to_owned(), value: String::new(), effect: Effect::NoSchedule };
     if tolerations::all(&[disrupted], &pod.shape.tolerations) {
         return false;
     }
@@ -180,10 +175,14 @@ fn invalid_expression(world: &World, expression: &Expression) -> Option<String> 
     } else {
         match expression.operator {
             Operator::In if count == 0 => "no value to be in",
-            Operator::In if key == CAPACITY_TYPE && !expression.values.iter().any(|v| CAPACITY_TYPES.contains(&&**v)) => {
+            Operator::In
+                if key == CAPACITY_TYPE && !expression.values.iter().any(|v| CAPACITY_TYPES.contains(&&**v)) =>
+            {
                 "no known capacity type"
             }
-            Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte if !one_number => "no natural number to compare with",
+            Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte if !one_number => {
+                "no natural number to compare with"
+            }
             Operator::In
             | Operator::NotIn
             | Operator::Exists
@@ -217,17 +216,12 @@ pub(crate) fn positions(world: &World, plan: &Plan, found: &mut Vec<Violation>) 
     for (i, new) in plan.new_nodes.iter().enumerate() {
         outside(&format!("pool of new-{i}"), new.pool, world.pools.len());
         let types = world.pools.get(new.pool).map_or(0, |pool| pool.instance_types.len());
-        new.instance_types
-            .iter()
-            .for_each(|kind| outside(&format!("instance types of new-{i}"), *kind, types));
-        new.pods
-            .iter()
-            .for_each(|pod| outside(&format!("pods of new-{i}"), *pod, world.pods.len()));
+        new.instance_types.iter().for_each(|kind| outside(&format!("instance types of new-{i}"), *kind, types));
+        new.pods.iter().for_each(|pod| outside(&format!("pods of new-{i}"), *pod, world.pods.len()));
     }
     for (node, pods) in &plan.existing {
         outside("existing nodes", *node, world.nodes.len());
-        pods.iter()
-            .for_each(|pod| outside(&format!("pods of existing node {node}"), *pod, world.pods.len()));
+        pods.iter().for_each(|pod| outside(&format!("pods of existing node {node}"), *pod, world.pods.len()));
     }
     for (name, list) in [("left over", &plan.left_over), ("ignored", &plan.ignored)] {
         list.iter().for_each(|left| outside(name, left.pod, world.pods.len()));
@@ -277,4 +271,3 @@ pub(crate) fn bookkeeping(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
         }
     }
 }
-

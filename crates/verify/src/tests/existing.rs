@@ -1,7 +1,7 @@
 //! Pods planned onto nodes that exist.
 
-use karpenter_core::taints::{Effect, TolerationOperator};
 use karpenter_core::labels::ZONE;
+use karpenter_core::taints::{Effect, TolerationOperator};
 use karpenter_testkit::express::{at_least, at_most, exists, is_absent, is_in, node_term, not_in};
 use karpenter_testkit::{PodBuilder, node, pod, world};
 
@@ -76,10 +76,8 @@ fn daemons_still_to_come_keep_their_room() {
 
 #[test]
 fn a_daemon_that_came_unexpectedly_makes_no_room() {
-    let here = world()
-        .node(node("n"))
-        .daemon_set(pod("logs").cpu("1").zone("elsewhere"))
-        .daemon_set(pod("net").cpu("1"));
+    let here =
+        world().node(node("n")).daemon_set(pod("logs").cpu("1").zone("elsewhere")).daemon_set(pod("net").cpu("1"));
     let it = here.pod(pod("logs-1").cpu("1").daemon_of("logs").on("n")).pod(pod("p").cpu("2"));
     // The daemon that is there counts against all that are to come, so nothing of `net` is left to wait for.
     draft(it).on("n", &["p"]).sound();

@@ -42,9 +42,7 @@ fn every_type_holds_the_pods() {
         allocatable: 1_900_000_000,
     };
     one(pod("p").cpu("3")).breaks(too_small);
-    draft(world().pool(catalogue()).pod(pod("p").cpu("3")))
-        .fresh_in(&["p"], &["large"], &ZONES)
-        .sound();
+    draft(world().pool(catalogue()).pod(pod("p").cpu("3"))).fresh_in(&["p"], &["large"], &ZONES).sound();
 }
 
 #[test]
@@ -104,11 +102,7 @@ fn taints_of_the_pool_are_tolerated() {
 }
 
 fn not_selected(at: &str) -> Violation {
-    Violation::NotSelected {
-        pod: "default/p".to_owned(),
-        node: node(),
-        as_it_may_be: at.to_owned(),
-    }
+    Violation::NotSelected { pod: "default/p".to_owned(), node: node(), as_it_may_be: at.to_owned() }
 }
 
 #[test]
@@ -130,7 +124,9 @@ fn pods_select_the_node_whatever_it_becomes() {
 fn a_label_the_type_leaves_open_is_pinned_by_the_claim() {
     let systems = || world().pool(catalogue()).pod(pod("p").select("kubernetes.io/os", "linux"));
     draft(systems()).fresh(&["p"]).breaks(not_selected("small test-zone-1 spot darwin"));
-    let pin = |claim: &mut karpenter_core::plan::NewNode| claim.requirements.add("kubernetes.io/os", Requirement::one("linux"));
+    let pin = |claim: &mut karpenter_core::plan::NewNode| {
+        claim.requirements.add("kubernetes.io/os", Requirement::one("linux"))
+    };
     draft(systems()).fresh(&["p"]).bend(pin).sound();
 }
 
@@ -148,11 +144,8 @@ fn volumes_are_within_reach_of_every_guise() {
 
 #[test]
 fn ports_are_not_shared_with_pods_or_daemons() {
-    let clash = |pod: &str, other: &str| Violation::PortClash {
-        node: node(),
-        pod: pod.to_owned(),
-        other: other.to_owned(),
-    };
+    let clash =
+        |pod: &str, other: &str| Violation::PortClash { node: node(), pod: pod.to_owned(), other: other.to_owned() };
     let two = |other: u16| {
         let here = world().pool(catalogue()).pod(pod("a").port(80)).pod(pod("b").port(other));
         draft(here).fresh(&["a", "b"])
@@ -171,11 +164,7 @@ fn ports_are_not_shared_with_pods_or_daemons() {
 #[test]
 fn the_list_of_types_is_sorted_and_not_too_long() {
     let swapped = plain().bend(|claim| claim.instance_types.reverse());
-    swapped.breaks(Violation::TypesUnsorted {
-        node: node(),
-        dearer: "large".to_owned(),
-        cheaper: "small".to_owned(),
-    });
+    swapped.breaks(Violation::TypesUnsorted { node: node(), dearer: "large".to_owned(), cheaper: "small".to_owned() });
     plain()
         .bend(|claim| claim.instance_types = vec![0, 0, 1])
         .breaks(Violation::TypeTwice { node: node(), instance_type: "small".to_owned() });
@@ -236,13 +225,12 @@ fn the_pool_is_met_whatever_is_launched() {
         draft(world().pool(pool).pod(pod("p"))).fresh_in(&["p"], &["small"], zones)
     };
     in_zones(&["test-zone-1", "test-zone-2"]).sound();
-    let unmet = |at: &str, key: &str| Violation::PoolNotMet {
-        node: node(),
-        as_it_may_be: at.to_owned(),
-        key: key.to_owned(),
-    };
+    let unmet =
+        |at: &str, key: &str| Violation::PoolNotMet { node: node(), as_it_may_be: at.to_owned(), key: key.to_owned() };
     in_zones(&["test-zone-2", "test-zone-3"]).breaks(unmet("small test-zone-3 on-demand", ZONE));
-    let labelled = |value: &str| draft(world().pool(catalogue().label("size", value)).pod(pod("p"))).fresh_in(&["p"], &["small"], &ZONES);
+    let labelled = |value: &str| {
+        draft(world().pool(catalogue().label("size", value)).pod(pod("p"))).fresh_in(&["p"], &["small"], &ZONES)
+    };
     labelled("small").sound();
     labelled("large").breaks(unmet("small test-zone-1 spot", "size"));
 }

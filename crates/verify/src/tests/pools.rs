@@ -24,12 +24,8 @@ fn min_values_are_kept() {
         draft(world().pool(pool).pod(pod("p"))).fresh_in(&["p"], types, &ZONES)
     };
     it(&["small", "large"]).sound();
-    let unmet = |values, wanted| Violation::MinValuesUnmet {
-        node: new(),
-        key: INSTANCE_TYPE.to_owned(),
-        values,
-        wanted,
-    };
+    let unmet =
+        |values, wanted| Violation::MinValuesUnmet { node: new(), key: INSTANCE_TYPE.to_owned(), values, wanted };
     it(&["small"]).breaks(unmet(1, 2));
     it(&["small", "large"])
         .bend(|claim| claim.min_values_relaxed = true)
@@ -86,11 +82,7 @@ fn heavier_pools_come_first() {
         let here = world().pool(named("light")).pool(heavy.weight(10)).pod(p);
         draft(here).fresh(&["p"])
     };
-    let lighter = Violation::LighterPool {
-        node: new(),
-        pool: "light".to_owned(),
-        heavier: "heavy".to_owned(),
-    };
+    let lighter = Violation::LighterPool { node: new(), pool: "light".to_owned(), heavier: "heavy".to_owned() };
     it(named("heavy"), pod("p").cpu("1")).breaks(lighter.clone());
     it(named("heavy").taint("team"), pod("p")).sound();
     it(named("heavy").limit("cpu", "1000"), pod("p")).sound();
@@ -129,11 +121,7 @@ fn reserve(remaining: u32, holders: usize) -> Draft {
 #[test]
 fn reservations_are_held_by_no_more_nodes_than_they_have_units() {
     reserve(2, 2).sound();
-    reserve(1, 2).breaks(Violation::ReservationOverdrawn {
-        reservation: "cr-1".to_owned(),
-        held: 2,
-        remaining: 1,
-    });
+    reserve(1, 2).breaks(Violation::ReservationOverdrawn { reservation: "cr-1".to_owned(), held: 2, remaining: 1 });
 }
 
 #[test]

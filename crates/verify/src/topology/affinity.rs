@@ -8,7 +8,7 @@ use karpenter_core::pod::PodTerm;
 
 use super::{Settled, matching, spread};
 use crate::cluster::{Cluster, Place};
-use crate::labels::{canonical, selector_matches, term_covers, term_holds};
+use crate::labels::{canonical, selector_matches, term_covers};
 use crate::violation::Violation;
 
 pub(crate) fn judge(cluster: &Cluster<'_>, settled: &[Settled], found: &mut Vec<Violation>) {
@@ -63,23 +63,6 @@ fn one_term(cluster: &Cluster<'_>, owner: &Settled, term: &PodTerm, company: &[S
 
 /// Whether the pod's own hard constraints would let it go to the domain.
 fn reachable(cluster: &Cluster<'_>, pod: &Pod, place: Place, key: &str, domain: &str) -> bool {
-    let words = &cluster.world.vocabulary;
-    let terms = &pod.shape.required_node_affinity;
-    if terms.is_empty() {
-        return spread::strictly_allowed(cluster, pod, None, key, domain);
-    }
-    let active: Vec<_> = match place {
-        Place::Existing(node) => {
-            let on = &cluster.node_labels[node];
-            terms.iter().filter(|term| term_holds(words, term, on)).collect()
-        }
-        Place::New(node) => {
-            let on = cluster.claims[node].launched();
-            let holds = |term: &&karpenter_core::pod::NodeTerm| on.as_ref().is_some_and(|on| term_holds(words, term, on));
-            terms.iter().filter(holds).collect()
-        }
-    };
-    active
-        .iter()
-        .any(|term| spread::strictly_allowed(cluster, pod, Some(term), key, domain))
+    let terms = spread::active_terms(cluster, pod, place);
+    terms.into_iter().any(|term| spread::strictly_allowed(cluster, pod, term, key, domain))
 }

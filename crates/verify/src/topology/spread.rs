@@ -10,7 +10,7 @@ use karpenter_core::{Labels, Pod, Toleration};
 
 use super::{Settled, spreads, universe};
 use crate::cluster::{Cluster, Place};
-use crate::labels::{Labelled, canonical, holds_for, selector_matches, selects_node, term_holds};
+use crate::labels::{canonical, holds_for, selector_matches, selects_node, term_holds};
 use crate::tolerations;
 use crate::violation::Violation;
 
@@ -93,9 +93,7 @@ fn one_group(
     let mut at_most: BTreeMap<&str, i64> = BTreeMap::new();
     let mut takes_part_at: BTreeMap<Place, bool> = BTreeMap::new();
     for s in &counted {
-        let takes_part = *takes_part_at
-            .entry(s.place)
-            .or_insert_with(|| takes_part(cluster, group, s.place));
+        let takes_part = *takes_part_at.entry(s.place).or_insert_with(|| takes_part(cluster, group, s.place));
         if let Some(domain) = decided(cluster, s.place, key).filter(|_| takes_part) {
             *at_most.entry(domain).or_default() += 1;
             if !s.planned {
@@ -180,48 +178,55 @@ fn known_domains<'w>(cluster: &'w Cluster<'w>, group: &Identity) -> BTreeSet<&'w
 
 /// The count of the emptiest domain that the pod's own hard constraints on the key leave it. Where alternatives of its
 /// node affinity hold on its node, any of them may be the one it was placed by.
-fn least(cluster: &Cluster<'_>, group: &Identity, owner: &Settled, known: &BTreeSet<&str>, counts: &BTreeMap<&str, i64>) -> i64 {
+fn least(
+    cluster: &Cluster<'_>,
+    group: &Identity,
+    owner: &Settled,
+    known: &BTreeSet<&str>,
+    counts: &BTreeMap<&str, i64>,
+) -> i64 {
     if group.key == HOSTNAME {
         // There can always be one more node.
         return 0;
     }
     let pod = cluster.pod(owner.pod);
-    let of = |allowed: &dyn Fn(&str) -> bool| {
-        let allowed: Vec<&str> = known.iter().copied().filter(|domain| allowed(domain)).collect();
-        let too_few = group.min_domains.is_some_and(|wanted| (allowed.len() as i64) < i64::from(wanted));
-        let counts = allowed.iter().map(|domain| counts.get(domain).copied().unwrap_or(0));
-        if too_few { 0 } else { counts.min().unwrap_or(0) }
+    let least_of = |term: Option<&NodeTerm>| {
+        let allowed = known.iter().filter(|domain| strictly_allowed(cluster, pod, term, &group.key, domain));
+        let counts: Vec<i64> = allowed.map(|domain| counts.get(domain).copied().unwrap_or(0)).collect();
+        let too_few = group.min_domains.is_some_and(|wanted| (counts.len() as i64) < i64::from(wanted));
+        if too_few { 0 } else { counts.into_iter().min().unwrap_or(0) }
     };
-    match owner.place {
-        Place::Existing(node) => strict_views(cluster, pod, &group.key, &cluster.node_labels[node], &of),
-        Place::New(node) => match cluster.claims[node].launched() {
-            Some(on) => strict_views(cluster, pod, &group.key, &on, &of),
-            None => 0,
-        },
-    }
+    active_terms(cluster, pod, owner.place).into_iter().map(least_of).max().unwrap_or(0)
 }
 
-/// The best of `judge` over the ways in which the pod's node selector and one of its alternatives restrict the key.
-fn strict_views(
-    cluster: &Cluster<'_>,
-    pod: &Pod,
-    key: &str,
-    on: &impl Labelled,
-    judge: &dyn Fn(&dyn Fn(&str) -> bool) -> i64,
-) -> i64 {
-    let terms = &pod.shape.required_node_affinity;
+/// The alternatives of required node affinity by which the pod may be where it is; `None` for a pod without any.
+pub(super) fn active_terms<'p>(cluster: &Cluster<'_>, pod: &'p Pod, place: Place) -> Vec<Option<&'p NodeTerm>> {
+    let (words, terms) = (&cluster.world.vocabulary, &pod.shape.required_node_affinity);
     if terms.is_empty() {
-        return judge(&|domain| strictly_allowed(cluster, pod, None, key, domain));
+        return vec![None];
     }
-    let active = terms.iter().filter(|term| term_holds(&cluster.world.vocabulary, term, on));
-    active
-        .map(|term| judge(&|domain| strictly_allowed(cluster, pod, Some(term), key, domain)))
-        .max()
-        .unwrap_or(0)
+    let hold: Vec<bool> = match place {
+        Place::Existing(node) => {
+            let on = &cluster.node_labels[node];
+            terms.iter().map(|term| term_holds(words, term, on)).collect()
+        }
+        Place::New(node) => {
+            let on = cluster.claims[node].launched();
+            let holds = |term| on.as_ref().is_some_and(|on| term_holds(words, term, on));
+            terms.iter().map(holds).collect()
+        }
+    };
+    terms.iter().zip(hold).filter(|(_, holds)| *holds).map(|(term, _)| Some(term)).collect()
 }
 
 /// Whether node selector and, if given, one alternative of required node affinity leave the pod this domain.
-pub(super) fn strictly_allowed(cluster: &Cluster<'_>, pod: &Pod, term: Option<&NodeTerm>, key: &str, domain: &str) -> bool {
+pub(super) fn strictly_allowed(
+    cluster: &Cluster<'_>,
+    pod: &Pod,
+    term: Option<&NodeTerm>,
+    key: &str,
+    domain: &str,
+) -> bool {
     let words = &cluster.world.vocabulary;
     let mut selected = pod.shape.node_selector.iter().filter(|(k, _)| canonical(words, k) == key);
     let mut asked = term.iter().flat_map(|term| &term.expressions).filter(|e| canonical(words, &e.key) == key);
