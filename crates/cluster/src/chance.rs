@@ -14,9 +14,8 @@ pub fn draw(seed: u64, words: &[&str]) -> u64 {
     let mut state = mix(seed);
     for word in words {
         // FNV-1a: simple, and the same on every machine and in every version.
-        let hash = word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
-            (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash =
+            word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
         state = mix(state ^ hash);
     }
     state

@@ -13,17 +13,11 @@ pub struct Key {
 
 impl Key {
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
+        Self { namespace: namespace.into(), name: name.into() }
     }
 
     pub fn of(meta: &ObjectMeta) -> Self {
-        Self::new(
-            meta.namespace.as_deref().unwrap_or_default(),
-            meta.name.as_deref().unwrap_or_default(),
-        )
+        Self::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
     }
 
     pub fn cluster(name: &str) -> Self {
@@ -32,10 +26,7 @@ impl Key {
 
     /// Another object in the same namespace.
     pub fn sibling(&self, name: &str) -> Self {
-        Self {
-            namespace: self.namespace.clone(),
-            name: name.into(),
-        }
+        Self { namespace: self.namespace.clone(), name: name.into() }
     }
 }
 
@@ -51,10 +42,7 @@ impl fmt::Display for Key {
 
 /// The reference that says who manages the object, of which there is at most one.
 pub fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
-    meta.owner_references
-        .iter()
-        .flatten()
-        .find(|o| o.controller == Some(true))
+    meta.owner_references.iter().flatten().find(|o| o.controller == Some(true))
 }
 
 pub fn uid(meta: &ObjectMeta) -> &str {

@@ -66,9 +66,7 @@ pub fn parse(text: &str) -> Option<Nanos> {
     for c in whole.chars().chain(fraction.chars()) {
         digits = digits.checked_mul(10)?.checked_add(i128::from(c.to_digit(10)?))?;
     }
-    let divisor = 10_i128
-        .checked_pow(u32::try_from(fraction.len()).ok()?)?
-        .checked_mul(denominator)?;
+    let divisor = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?.checked_mul(denominator)?;
     let product = digits.checked_mul(numerator)?.checked_mul(NANO)?;
     let rounded = product / divisor + i128::from(product % divisor != 0);
     Some(Nanos(if negative { -rounded } else { rounded }))
@@ -113,11 +111,7 @@ mod tests {
             (".5", 500, 1),
             ("1.5Gi", 1_610_612_736_000, 1_610_612_736),
             ("2e3", 2_000_000, 2000),
-            (
-                "1E",
-                1_000_000_000_000_000_000_000_i128 as i64,
-                1_000_000_000_000_000_000,
-            ),
+            ("1E", 1_000_000_000_000_000_000_000_i128 as i64, 1_000_000_000_000_000_000),
             ("5n", 1, 1),
             ("-3", -3000, -3),
         ] {

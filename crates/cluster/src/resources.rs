@@ -18,12 +18,7 @@ pub struct Resources {
 
 impl Resources {
     pub fn from_list(list: &BTreeMap<String, Quantity>) -> Self {
-        Self::from_nanos(
-            &list
-                .iter()
-                .map(|(name, amount)| (name.clone(), nanos(amount)))
-                .collect(),
-        )
+        Self::from_nanos(&list.iter().map(|(name, amount)| (name.clone(), nanos(amount))).collect())
     }
 
     fn from_nanos(list: &BTreeMap<String, Nanos>) -> Self {
@@ -101,8 +96,7 @@ fn requests(pod: &Pod, defaults: bool) -> List {
         let mut list = statuses.effective(container);
         if defaults {
             list.entry("cpu".into()).or_insert(Nanos(DEFAULT_MILLI_CPU * 1_000_000));
-            list.entry("memory".into())
-                .or_insert(Nanos(DEFAULT_MEMORY * 1_000_000_000));
+            list.entry("memory".into()).or_insert(Nanos(DEFAULT_MEMORY * 1_000_000_000));
         }
         list
     };
@@ -145,17 +139,11 @@ struct Statuses<'a> {
 impl<'a> Statuses<'a> {
     fn of(pod: &'a Pod) -> Self {
         let Some(status) = &pod.status else {
-            return Self {
-                by_name: BTreeMap::new(),
-                infeasible: false,
-            };
+            return Self { by_name: BTreeMap::new(), infeasible: false };
         };
         let containers = status.container_statuses.iter().flatten();
         let with_resources = containers.chain(status.init_container_statuses.iter().flatten());
-        let by_name = with_resources
-            .filter(|s| s.resources.is_some())
-            .map(|s| (s.name.as_str(), s))
-            .collect();
+        let by_name = with_resources.filter(|s| s.resources.is_some()).map(|s| (s.name.as_str(), s)).collect();
         let infeasible = status
             .conditions
             .iter()
@@ -171,11 +159,7 @@ impl<'a> Statuses<'a> {
         };
         let mut widest = if self.infeasible { List::new() } else { wanted };
         maximum(&mut widest, &list_of(status.resources.as_ref()));
-        let allocated = status
-            .allocated_resources
-            .iter()
-            .flatten()
-            .map(|(n, q)| (n.clone(), nanos(q)));
+        let allocated = status.allocated_resources.iter().flatten().map(|(n, q)| (n.clone(), nanos(q)));
         maximum(&mut widest, &allocated.collect());
         widest
     }
@@ -183,11 +167,7 @@ impl<'a> Statuses<'a> {
 
 fn list_of(requirements: Option<&ResourceRequirements>) -> List {
     let requests = requirements.and_then(|r| r.requests.as_ref());
-    requests
-        .into_iter()
-        .flatten()
-        .map(|(name, amount)| (name.clone(), nanos(amount)))
-        .collect()
+    requests.into_iter().flatten().map(|(name, amount)| (name.clone(), nanos(amount))).collect()
 }
 
 fn add(into: &mut List, other: &List) {
@@ -220,11 +200,7 @@ mod tests {
     fn a_pod_counts_at_its_widest_moment() {
         let sidecar = json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}});
         for (why, spec, milli) in [
-            (
-                "containers add up",
-                json!({"containers": [container("1"), container("500m")]}),
-                1500,
-            ),
+            ("containers add up", json!({"containers": [container("1"), container("500m")]}), 1500),
             (
                 "an init container runs alone",
                 json!({"containers": [container("1")], "initContainers": [container("3")]}),
@@ -245,11 +221,7 @@ mod tests {
                 json!({"containers": [container("1")], "initContainers": [container("3"), sidecar]}),
                 3000,
             ),
-            (
-                "overhead comes on top",
-                json!({"containers": [container("1")], "overhead": {"cpu": "250m"}}),
-                1250,
-            ),
+            ("overhead comes on top", json!({"containers": [container("1")], "overhead": {"cpu": "250m"}}), 1250),
             (
                 "pod-level requests replace the sum",
                 json!({"containers": [container("1")], "resources": {"requests": {"cpu": "4"}}, "overhead": {"cpu": "1"}}),

@@ -14,8 +14,10 @@ pub mod limits;
 pub mod node;
 pub mod pod;
 pub mod preempt;
+pub mod queue;
 pub mod reject;
 pub mod score;
+pub mod shell;
 pub mod snapshot;
 pub mod spread;
 pub mod storage;
@@ -23,6 +25,7 @@ pub mod volumes;
 
 pub use decide::{Decision, Placement, Preemption, Unschedulable, decide};
 pub use pod::PodInfo;
+pub use shell::Scheduler;
 pub use snapshot::Snapshot;
 
 use crate::key::Key;

@@ -64,10 +64,7 @@ impl Test {
 
 impl Requirement {
     pub fn equals(key: &str, value: &str) -> Self {
-        Self {
-            key: key.into(),
-            test: Test::In(vec![value.into()]),
-        }
+        Self { key: key.into(), test: Test::In(vec![value.into()]) }
     }
 
     pub fn matches(&self, labels: &Labels) -> bool {
@@ -78,16 +75,10 @@ impl Requirement {
 impl Selector {
     pub fn new(selector: Option<&LabelSelector>) -> Self {
         let Some(selector) = selector else { return Self::Nothing };
-        let equal = selector
-            .match_labels
-            .iter()
-            .flatten()
-            .map(|(k, v)| Requirement::equals(k, v));
+        let equal = selector.match_labels.iter().flatten().map(|(k, v)| Requirement::equals(k, v));
         let expressions = selector.match_expressions.iter().flatten();
-        let tested = expressions.map(|e| Requirement {
-            key: e.key.clone(),
-            test: Test::new(&e.operator, e.values.as_ref()),
-        });
+        let tested =
+            expressions.map(|e| Requirement { key: e.key.clone(), test: Test::new(&e.operator, e.values.as_ref()) });
         Self::All(equal.chain(tested).collect())
     }
 
@@ -98,6 +89,15 @@ impl Selector {
     /// True for a selector without requirements, which upstream treats specially in several places.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::All(all) if all.is_empty())
+    }
+
+    /// A label everything selected has, if there is one.
+    pub fn an_equality(&self) -> Option<(&str, &str)> {
+        let Self::All(all) = self else { return None };
+        all.iter().find_map(|r| match &r.test {
+            Test::In(values) if values.len() == 1 => Some((r.key.as_str(), values[0].as_str())),
+            _ => None,
+        })
     }
 
     pub fn require(&mut self, more: impl IntoIterator<Item = Requirement>) {
@@ -132,16 +132,9 @@ impl NodeTerm {
     fn new(term: &NodeSelectorTerm) -> Self {
         let compile = |list: &Option<Vec<NodeSelectorRequirement>>| {
             let list = list.iter().flatten();
-            list.map(|r| Requirement {
-                key: r.key.clone(),
-                test: Test::new(&r.operator, r.values.as_ref()),
-            })
-            .collect()
+            list.map(|r| Requirement { key: r.key.clone(), test: Test::new(&r.operator, r.values.as_ref()) }).collect()
         };
-        Self {
-            labels: compile(&term.match_expressions),
-            fields: compile(&term.match_fields),
-        }
+        Self { labels: compile(&term.match_expressions), fields: compile(&term.match_fields) }
     }
 
     /// A term without requirements matches nothing, on nodes and volumes alike.
@@ -171,11 +164,7 @@ impl NodeTerm {
 impl NodeDemand {
     pub fn new(node_selector: Option<&Labels>, required: Option<&NodeSelector>) -> Self {
         Self {
-            labels: node_selector
-                .into_iter()
-                .flatten()
-                .map(|(k, v)| Requirement::equals(k, v))
-                .collect(),
+            labels: node_selector.into_iter().flatten().map(|(k, v)| Requirement::equals(k, v)).collect(),
             terms: required.map(|s| s.node_selector_terms.iter().map(NodeTerm::new).collect()),
         }
     }
@@ -186,10 +175,7 @@ impl NodeDemand {
 
     pub fn matches(&self, name: &str, labels: &Labels) -> bool {
         self.labels.iter().all(|r| r.matches(labels))
-            && self
-                .terms
-                .as_ref()
-                .is_none_or(|terms| terms.iter().any(|t| t.matches(name, labels)))
+            && self.terms.as_ref().is_none_or(|terms| terms.iter().any(|t| t.matches(name, labels)))
     }
 
     /// The only nodes that can match, when every term names its nodes; sorted, possibly empty.
@@ -207,10 +193,7 @@ impl NodeDemand {
 
 /// Matches a volume's node affinity. A volume that names no nodes can be used from every node.
 pub fn selector_matches(selector: &NodeSelector, name: &str, labels: &Labels) -> bool {
-    selector
-        .node_selector_terms
-        .iter()
-        .any(|t| NodeTerm::new(t).matches(name, labels))
+    selector.node_selector_terms.iter().any(|t| NodeTerm::new(t).matches(name, labels))
 }
 
 /// The sum of the weights of the preferred terms a node meets.
@@ -233,11 +216,7 @@ impl Preferences {
     }
 
     pub fn score(&self, name: &str, labels: &Labels) -> i64 {
-        self.0
-            .iter()
-            .filter(|(_, term)| term.matches(name, labels))
-            .map(|(weight, _)| weight)
-            .sum()
+        self.0.iter().filter(|(_, term)| term.matches(name, labels)).map(|(weight, _)| weight).sum()
     }
 }
 
@@ -248,10 +227,7 @@ pub fn topology_allowed(terms: Option<&Vec<TopologySelectorTerm>>, labels: &Labe
     };
     terms.iter().any(|term| {
         let expressions = term.match_label_expressions.as_deref().unwrap_or_default();
-        !expressions.is_empty()
-            && expressions
-                .iter()
-                .all(|e| labels.get(&e.key).is_some_and(|v| e.values.contains(v)))
+        !expressions.is_empty() && expressions.iter().all(|e| labels.get(&e.key).is_some_and(|v| e.values.contains(v)))
     })
 }
 
@@ -292,10 +268,7 @@ mod tests {
     #[test]
     fn terms_are_alternatives_and_an_empty_term_matches_nothing() {
         let affinity = |terms: serde_json::Value| {
-            NodeDemand::new(
-                None,
-                Some(&serde_json::from_value(json!({"nodeSelectorTerms": terms})).unwrap()),
-            )
+            NodeDemand::new(None, Some(&serde_json::from_value(json!({"nodeSelectorTerms": terms})).unwrap()))
         };
         let in_a = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]});
         let in_b = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]});
@@ -310,15 +283,9 @@ mod tests {
         let named =
             |values: &[&str]| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": values}]});
         let demand = |terms: serde_json::Value| {
-            NodeDemand::new(
-                None,
-                Some(&serde_json::from_value(json!({"nodeSelectorTerms": terms})).unwrap()),
-            )
+            NodeDemand::new(None, Some(&serde_json::from_value(json!({"nodeSelectorTerms": terms})).unwrap()))
         };
-        assert_eq!(
-            demand(json!([named(&["b"]), named(&["a"])])).named_nodes(),
-            Some(vec!["a".into(), "b".into()])
-        );
+        assert_eq!(demand(json!([named(&["b"]), named(&["a"])])).named_nodes(), Some(vec!["a".into(), "b".into()]));
         let open = json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]});
         assert_eq!(demand(json!([named(&["b"]), open])).named_nodes(), None);
     }

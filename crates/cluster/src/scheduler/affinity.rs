@@ -59,36 +59,18 @@ impl AffinityState {
         });
         let repelled: Vec<Vec<bool>> = snapshot.classes.evaluate(|namespace, labels| {
             let of = snapshot.namespace_labels(namespace);
-            pod.anti_affinity
-                .iter()
-                .map(|t| t.matches(namespace, of, labels))
-                .collect()
+            pod.anti_affinity.iter().map(|t| t.matches(namespace, of, labels)).collect()
         });
         for info in snapshot.existing() {
             for count in &info.classes {
                 let class = count.class as usize;
                 if attracted[class] {
                     for term in &pod.affinity {
-                        bump(
-                            &mut state.affinity,
-                            &info.labels,
-                            &term.topology_key,
-                            i64::from(count.all),
-                        );
+                        bump(&mut state.affinity, &info.labels, &term.topology_key, i64::from(count.all));
                     }
                 }
-                for (term, _) in pod
-                    .anti_affinity
-                    .iter()
-                    .zip(&repelled[class])
-                    .filter(|(_, matches)| **matches)
-                {
-                    bump(
-                        &mut state.anti_affinity,
-                        &info.labels,
-                        &term.topology_key,
-                        i64::from(count.all),
-                    );
+                for (term, _) in pod.anti_affinity.iter().zip(&repelled[class]).filter(|(_, matches)| **matches) {
+                    bump(&mut state.anti_affinity, &info.labels, &term.topology_key, i64::from(count.all));
                 }
             }
         }
@@ -125,10 +107,7 @@ impl AffinityState {
             domain.is_some_and(|d| domains.get(&d).is_some_and(|n| *n > 0))
         };
         if !self.anti_affinity.is_empty()
-            && pod
-                .anti_affinity
-                .iter()
-                .any(|t| blocked(&self.anti_affinity, &t.topology_key))
+            && pod.anti_affinity.iter().any(|t| blocked(&self.anti_affinity, &t.topology_key))
         {
             return Err(Reject::resolvable(Plugin::InterPodAffinity, ANTI_AFFINITY));
         }
@@ -163,11 +142,7 @@ pub fn scores(snapshot: &Snapshot, pod: &PodInfo, nodes: &[usize]) -> Option<Vec
     let mut domains: FxHashMap<String, FxHashMap<String, i64>> = FxHashMap::default();
     let mut add = |node: &NodeInfo, term: &AffinityTerm, weight: i64| {
         if let Some(value) = node.labels.get(&term.topology_key) {
-            *domains
-                .entry(term.topology_key.clone())
-                .or_default()
-                .entry(value.clone())
-                .or_default() += weight;
+            *domains.entry(term.topology_key.clone()).or_default().entry(value.clone()).or_default() += weight;
         }
     };
     let preferred: Vec<(i64, &AffinityTerm)> = (pod.preferred_affinity.iter().map(|(w, t)| (*w, t)))
@@ -176,10 +151,7 @@ pub fn scores(snapshot: &Snapshot, pod: &PodInfo, nodes: &[usize]) -> Option<Vec
     if !preferred.is_empty() {
         let matching: Vec<Vec<bool>> = snapshot.classes.evaluate(|namespace, labels| {
             let of = snapshot.namespace_labels(namespace);
-            preferred
-                .iter()
-                .map(|(_, t)| t.matches(namespace, of, labels))
-                .collect()
+            preferred.iter().map(|(_, t)| t.matches(namespace, of, labels)).collect()
         });
         for info in snapshot.existing() {
             for count in &info.classes {
@@ -208,23 +180,13 @@ pub fn scores(snapshot: &Snapshot, pod: &PodInfo, nodes: &[usize]) -> Option<Vec
     }
     let score = |slot: &usize| {
         let labels = &snapshot.node(*slot).labels;
-        domains
-            .iter()
-            .filter_map(|(key, values)| values.get(labels.get(key)?))
-            .sum::<i64>()
+        domains.iter().filter_map(|(key, values)| values.get(labels.get(key)?)).sum::<i64>()
     };
     let raw: Vec<i64> = nodes.iter().map(score).collect();
-    let (low, high) = (
-        raw.iter().min().copied().unwrap_or(0),
-        raw.iter().max().copied().unwrap_or(0),
-    );
+    let (low, high) = (raw.iter().min().copied().unwrap_or(0), raw.iter().max().copied().unwrap_or(0));
     let spread = high - low;
     let normal = |s: &i64| {
-        if spread > 0 {
-            (100.0 * ((s - low) as f64 / spread as f64)) as i64
-        } else {
-            0
-        }
+        if spread > 0 { (100.0 * ((s - low) as f64 / spread as f64)) as i64 } else { 0 }
     };
     Some(raw.iter().map(normal).collect())
 }

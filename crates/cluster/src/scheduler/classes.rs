@@ -27,11 +27,7 @@ impl Classes {
             self.slots[id as usize].pods += 1;
             return id;
         }
-        let slot = Slot {
-            namespace: namespace.clone(),
-            labels: labels.clone(),
-            pods: 1,
-        };
+        let slot = Slot { namespace: namespace.clone(), labels: labels.clone(), pods: 1 };
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id as usize] = slot;
@@ -59,11 +55,7 @@ impl Classes {
     /// Evaluates `test` for every class in use, once; the answer is indexed by class.
     pub fn evaluate<T: Clone + Default>(&self, mut test: impl FnMut(&str, &Labels) -> T) -> Vec<T> {
         let answer = |slot: &Slot| {
-            if slot.pods == 0 {
-                T::default()
-            } else {
-                test(&slot.namespace, &slot.labels)
-            }
+            if slot.pods == 0 { T::default() } else { test(&slot.namespace, &slot.labels) }
         };
         self.slots.iter().map(answer).collect()
     }

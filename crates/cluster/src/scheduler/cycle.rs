@@ -77,10 +77,7 @@ impl Cycle {
         if node.unschedulable && !pod.tolerates(&cordon()) {
             return Err(Reject::for_good(Plugin::NodeUnschedulable, UNSCHEDULABLE));
         }
-        let named = pod
-            .spec()
-            .and_then(|s| s.node_name.as_deref())
-            .filter(|n| !n.is_empty());
+        let named = pod.spec().and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty());
         if named.is_some_and(|n| n != &*node.name) {
             return Err(Reject::for_good(Plugin::NodeName, WRONG_NAME));
         }
@@ -109,11 +106,7 @@ impl Cycle {
 }
 
 fn cordon() -> Taint {
-    Taint {
-        key: "node.kubernetes.io/unschedulable".into(),
-        effect: "NoSchedule".into(),
-        ..Taint::default()
-    }
+    Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() }
 }
 
 /// Every resource that is short is named; a request larger than the whole node cannot be helped by eviction.
@@ -123,18 +116,10 @@ fn fits(pod: &PodInfo, node: &NodeInfo) -> Result<(), Reject> {
     let plain = [
         ("Insufficient cpu", want.milli_cpu, used.milli_cpu, have.milli_cpu),
         ("Insufficient memory", want.memory, used.memory, have.memory),
-        (
-            "Insufficient ephemeral-storage",
-            want.ephemeral_storage,
-            used.ephemeral_storage,
-            have.ephemeral_storage,
-        ),
+        ("Insufficient ephemeral-storage", want.ephemeral_storage, used.ephemeral_storage, have.ephemeral_storage),
     ];
     let short = |want: i64, used: i64, have: i64| want > 0 && want > have - used;
-    let scalars_short = want
-        .scalars
-        .iter()
-        .any(|(n, w)| short(*w, used.scalar(n), have.scalar(n)));
+    let scalars_short = want.scalars.iter().any(|(n, w)| short(*w, used.scalar(n), have.scalar(n)));
     if !crowded && !scalars_short && !plain.iter().any(|(_, w, u, h)| short(*w, *u, *h)) {
         return Ok(());
     }

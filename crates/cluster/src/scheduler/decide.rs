@@ -71,11 +71,7 @@ pub fn decide(snapshot: &Snapshot, pod: &PodInfo, now: Timestamp) -> Decision {
     };
     if let Some(slot) = pod.nominated_node().and_then(|n| snapshot.slot(n)) {
         if let Ok(volumes) = cycle.filter(snapshot, pod, snapshot.node(slot)) {
-            return Decision::Place(Placement {
-                node: snapshot.node(slot).name.clone(),
-                volumes,
-                examined: 0,
-            });
+            return Decision::Place(Placement { node: snapshot.node(slot).name.clone(), volumes, examined: 0 });
         }
     }
     let candidates: Vec<usize> = match named {
@@ -151,22 +147,14 @@ fn make_room(
     let examined = diagnosis.nodes.len();
     let unschedulable = |after: String, clear_nomination: bool| {
         let message = diagnosis.message(all, &format!("preemption: {after}"));
-        Decision::Unschedulable(Unschedulable {
-            message,
-            plugins: diagnosis.plugins,
-            clear_nomination,
-            examined,
-        })
+        Decision::Unschedulable(Unschedulable { message, plugins: diagnosis.plugins, clear_nomination, examined })
     };
     match preempt::search(snapshot, pod, cycle, diagnosis, now) {
         Outcome::NotEligible(why) => unschedulable(why.to_owned(), false),
         Outcome::NoCandidate(why) => unschedulable(why, true),
         Outcome::Evict(candidate) => {
             let node = snapshot.node(candidate.slot).name.clone();
-            let lower = snapshot
-                .nominated_on(&node)
-                .iter()
-                .filter(|p| p.priority < pod.priority && p.uid != pod.uid);
+            let lower = snapshot.nominated_on(&node).iter().filter(|p| p.priority < pod.priority && p.uid != pod.uid);
             Decision::Preempt(Preemption {
                 displaced: lower.map(|p| p.key.clone()).collect(),
                 node,

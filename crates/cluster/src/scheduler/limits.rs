@@ -34,40 +34,25 @@ pub fn filter(snapshot: &Snapshot, pod: &PodInfo, node: &NodeInfo) -> Result<(),
     }
     let mut attached = Attachable::new();
     if node.with_claims > 0 {
-        node.pods
-            .iter()
-            .for_each(|r| collect(storage, &r.pod, csi_node, &mut attached));
+        node.pods.iter().for_each(|r| collect(storage, &r.pod, csi_node, &mut attached));
     }
     new.retain(|volume, _| !attached.contains_key(volume));
     for attachment in storage.attachments.values().filter(|a| a.spec.node_name == *node.name) {
-        let volume = attachment
-            .spec
-            .source
-            .persistent_volume_name
-            .as_ref()
-            .and_then(|n| storage.volumes.get(n));
+        let volume = attachment.spec.source.persistent_volume_name.as_ref().and_then(|n| storage.volumes.get(n));
         if let Some((driver, handle)) = volume.and_then(|v| csi_source(v, csi_node)) {
             attached.insert((driver.clone(), handle), driver);
         }
     }
     let (have, more) = (count(&attached), count(&new));
     let over = |(driver, count): (&String, &usize)| {
-        limits
-            .get(driver)
-            .is_some_and(|limit| have.get(driver).copied().unwrap_or(0) + count > *limit)
+        limits.get(driver).is_some_and(|limit| have.get(driver).copied().unwrap_or(0) + count > *limit)
     };
-    if more.iter().any(over) {
-        Err(Reject::resolvable(Plugin::VolumeLimits, TOO_MANY))
-    } else {
-        Ok(())
-    }
+    if more.iter().any(over) { Err(Reject::resolvable(Plugin::VolumeLimits, TOO_MANY)) } else { Ok(()) }
 }
 
 fn count(volumes: &Attachable) -> ByDriver {
     let mut counts = ByDriver::new();
-    volumes
-        .values()
-        .for_each(|driver| *counts.entry(driver.clone()).or_default() += 1);
+    volumes.values().for_each(|driver| *counts.entry(driver.clone()).or_default() += 1);
     counts
 }
 

@@ -44,10 +44,7 @@ pub struct ClassCount {
 
 impl NodeInfo {
     pub fn new(name: Arc<str>) -> Self {
-        Self {
-            name,
-            ..Self::default()
-        }
+        Self { name, ..Self::default() }
     }
 
     pub fn set_node(&mut self, node: Arc<Node>) {
@@ -108,9 +105,6 @@ impl NodeInfo {
 
     pub fn zone(&self) -> (&str, &str) {
         let label = |key: &str| self.labels.get(key).map_or("", String::as_str);
-        (
-            label("topology.kubernetes.io/region"),
-            label("topology.kubernetes.io/zone"),
-        )
+        (label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
     }
 }

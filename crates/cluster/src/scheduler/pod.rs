@@ -70,12 +70,8 @@ impl AffinityTerm {
             namespaces.push(own_namespace.into());
         }
         let mut selector = Selector::new(term.label_selector.as_ref());
-        let named: Vec<&String> = term
-            .label_selector
-            .iter()
-            .flat_map(|s| s.match_expressions.iter().flatten())
-            .map(|e| &e.key)
-            .collect();
+        let named: Vec<&String> =
+            term.label_selector.iter().flat_map(|s| s.match_expressions.iter().flatten()).map(|e| &e.key).collect();
         // The API server merges these into the selector; a second time does no harm, a missing one would.
         let same = term.match_label_keys.iter().flatten().map(|k| (k, true));
         let different = term.mismatch_label_keys.iter().flatten().map(|k| (k, false));
@@ -208,12 +204,7 @@ impl PodInfo {
     }
 
     pub fn nominated_node(&self) -> Option<&str> {
-        self.pod
-            .status
-            .as_ref()?
-            .nominated_node_name
-            .as_deref()
-            .filter(|n| !n.is_empty())
+        self.pod.status.as_ref()?.nominated_node_name.as_deref().filter(|n| !n.is_empty())
     }
 
     /// When the pod started, or now for one that has not: an unstarted pod is the least loss.
@@ -223,9 +214,7 @@ impl PodInfo {
 
     /// The first taint that keeps the pod off a node for good.
     pub fn untolerated<'a>(&self, taints: &'a [Taint]) -> Option<&'a Taint> {
-        taints
-            .iter()
-            .find(|t| t.effect != "PreferNoSchedule" && !self.tolerates(t))
+        taints.iter().find(|t| t.effect != "PreferNoSchedule" && !self.tolerates(t))
     }
 
     pub fn tolerates(&self, taint: &Taint) -> bool {
@@ -248,23 +237,11 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 
 fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
     // Sidecars hold their ports as long as the pod lives; other init containers are not counted.
-    let sidecars = spec
-        .init_containers
-        .iter()
-        .flatten()
-        .filter(|c| c.restart_policy.as_deref() == Some("Always"));
-    let all = spec
-        .containers
-        .iter()
-        .chain(sidecars)
-        .flat_map(|c| c.ports.iter().flatten());
+    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let all = spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
     all.filter_map(|p| {
         Some(HostPort {
-            ip: p
-                .host_ip
-                .clone()
-                .filter(|ip| !ip.is_empty())
-                .unwrap_or_else(|| "0.0.0.0".into()),
+            ip: p.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".into()),
             protocol: p.protocol.clone().unwrap_or_else(|| "TCP".into()),
             port: p.host_port.filter(|p| *p > 0)?,
         })
@@ -276,14 +253,8 @@ fn claims(pod_name: &str, spec: &PodSpec) -> Vec<ClaimRef> {
     let volumes = spec.volumes.iter().flatten();
     volumes
         .filter_map(|v| match (&v.persistent_volume_claim, &v.ephemeral) {
-            (Some(claim), _) => Some(ClaimRef {
-                name: claim.claim_name.clone(),
-                ephemeral: false,
-            }),
-            (None, Some(_)) => Some(ClaimRef {
-                name: format!("{pod_name}-{}", v.name),
-                ephemeral: true,
-            }),
+            (Some(claim), _) => Some(ClaimRef { name: claim.claim_name.clone(), ephemeral: false }),
+            (None, Some(_)) => Some(ClaimRef { name: format!("{pod_name}-{}", v.name), ephemeral: true }),
             (None, None) => None,
         })
         .collect()

@@ -39,16 +39,9 @@ pub fn search(
     if let Some(why) = ineligible(snapshot, pod, diagnosis) {
         return Outcome::NotEligible(why);
     }
-    let potential: Vec<usize> = diagnosis
-        .nodes
-        .iter()
-        .filter(|(_, r)| !r.unresolvable)
-        .map(|(s, _)| *s)
-        .collect();
-    let mut refused = Diagnosis {
-        absent: Some("Preemption is not helpful for scheduling".into()),
-        ..Diagnosis::default()
-    };
+    let potential: Vec<usize> = diagnosis.nodes.iter().filter(|(_, r)| !r.unresolvable).map(|(s, _)| *s).collect();
+    let mut refused =
+        Diagnosis { absent: Some("Preemption is not helpful for scheduling".into()), ..Diagnosis::default() };
     let mut candidates = Vec::new();
     if let (Some(cycle), false) = (cycle, potential.is_empty()) {
         let offset = (super::tie(snapshot.seed, &pod.key) % potential.len() as u64) as usize;
@@ -101,17 +94,10 @@ fn victims_on(
 ) -> Result<Candidate, Reject> {
     let mut node = snapshot.node(slot).clone();
     let mut cycle = cycle.clone();
-    let mut lower: Vec<Arc<PodInfo>> = node
-        .pods
-        .iter()
-        .map(|r| r.pod.clone())
-        .filter(|p| p.priority < pod.priority)
-        .collect();
+    let mut lower: Vec<Arc<PodInfo>> =
+        node.pods.iter().map(|r| r.pod.clone()).filter(|p| p.priority < pod.priority).collect();
     if lower.is_empty() {
-        return Err(Reject::for_good(
-            Plugin::NodeResources,
-            "No preemption victims found for incoming pod",
-        ));
+        return Err(Reject::for_good(Plugin::NodeResources, "No preemption victims found for incoming pod"));
     }
     for victim in &lower {
         node.remove(&victim.uid);
@@ -122,11 +108,7 @@ fn victims_on(
     let (violating, free) = split_by_budget(snapshot, lower);
     let mut victims = Vec::new();
     let mut budget_violations = 0;
-    for (victim, violates) in violating
-        .into_iter()
-        .map(|v| (v, true))
-        .chain(free.into_iter().map(|v| (v, false)))
-    {
+    for (victim, violates) in violating.into_iter().map(|v| (v, true)).chain(free.into_iter().map(|v| (v, false))) {
         node.add(victim.clone(), u32::MAX);
         cycle.update(snapshot, pod, &victim, &node, 1);
         if cycle.filter(snapshot, pod, &node).is_err() {
@@ -137,11 +119,7 @@ fn victims_on(
         }
     }
     victims.sort_by(|a, b| importance(a, now).cmp(&importance(b, now)));
-    Ok(Candidate {
-        slot,
-        victims,
-        budget_violations,
-    })
+    Ok(Candidate { slot, victims, budget_violations })
 }
 
 /// Sorts the more important pod first: higher priority, then longer running.
@@ -182,25 +160,18 @@ fn split_by_budget(snapshot: &Snapshot, pods: Vec<Arc<PodInfo>>) -> (Vec<Arc<Pod
 /// Fewest broken budgets, then the least important top victim, the smallest sum of priorities, the fewest victims, the
 /// youngest. Victims that would all stay are no candidate.
 fn least_painful(snapshot: &Snapshot, candidates: Vec<Candidate>, now: Timestamp) -> Option<Candidate> {
-    candidates
-        .into_iter()
-        .filter(|c| !c.victims.is_empty())
-        .min_by_key(|c| {
-            let top = c.victims[0].priority;
-            let sum: i64 = c
-                .victims
-                .iter()
-                .map(|v| i64::from(v.priority) + i64::from(i32::MAX) + 1)
-                .sum();
-            let of_top = c.victims.iter().filter(|v| v.priority == top);
-            let earliest = of_top.map(|v| v.started().unwrap_or(now)).min().unwrap_or(now);
-            (
-                c.budget_violations,
-                top,
-                sum,
-                c.victims.len(),
-                std::cmp::Reverse(earliest),
-                snapshot.node(c.slot).name.clone(),
-            )
-        })
+    candidates.into_iter().filter(|c| !c.victims.is_empty()).min_by_key(|c| {
+        let top = c.victims[0].priority;
+        let sum: i64 = c.victims.iter().map(|v| i64::from(v.priority) + i64::from(i32::MAX) + 1).sum();
+        let of_top = c.victims.iter().filter(|v| v.priority == top);
+        let earliest = of_top.map(|v| v.started().unwrap_or(now)).min().unwrap_or(now);
+        (
+            c.budget_violations,
+            top,
+            sum,
+            c.victims.len(),
+            std::cmp::Reverse(earliest),
+            snapshot.node(c.slot).name.clone(),
+        )
+    })
 }

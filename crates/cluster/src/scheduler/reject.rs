@@ -36,6 +36,10 @@ impl Plugins {
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
+
+    pub(super) fn has_bit(self, bit: usize) -> bool {
+        self.0 & (1 << bit) != 0
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,27 +74,15 @@ impl Reasons {
 
 impl Reject {
     pub fn resolvable(plugin: Plugin, reason: &'static str) -> Self {
-        Self {
-            plugin,
-            reasons: Reasons::One(reason),
-            unresolvable: false,
-        }
+        Self { plugin, reasons: Reasons::One(reason), unresolvable: false }
     }
 
     pub fn for_good(plugin: Plugin, reason: &'static str) -> Self {
-        Self {
-            plugin,
-            reasons: Reasons::One(reason),
-            unresolvable: true,
-        }
+        Self { plugin, reasons: Reasons::One(reason), unresolvable: true }
     }
 
     pub fn worded(plugin: Plugin, reasons: Vec<String>, unresolvable: bool) -> Self {
-        Self {
-            plugin,
-            reasons: Reasons::Many(reasons),
-            unresolvable,
-        }
+        Self { plugin, reasons: Reasons::Many(reasons), unresolvable }
     }
 }
 
@@ -141,15 +133,8 @@ impl Diagnosis {
         if let Some(absent) = self.absent.as_ref().filter(|_| self.nodes.len() < all_nodes) {
             *counts.entry(absent.clone()).or_default() += all_nodes - self.nodes.len();
         }
-        let mut parts: Vec<String> = counts
-            .into_iter()
-            .map(|(reason, count)| format!("{count} {reason}"))
-            .collect();
+        let mut parts: Vec<String> = counts.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         parts.sort();
-        if parts.is_empty() {
-            String::new()
-        } else {
-            format!(" {}.", parts.join(", "))
-        }
+        if parts.is_empty() { String::new() } else { format!(" {}.", parts.join(", ")) }
     }
 }

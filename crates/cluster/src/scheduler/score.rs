@@ -17,29 +17,17 @@ pub fn totals(snapshot: &Snapshot, pod: &PodInfo, nodes: &[usize]) -> Vec<i64> {
     let info = |slot: &usize| snapshot.node(*slot);
     let best_effort = pod.requests.milli_cpu == 0 && pod.requests.memory == 0;
     let balance = |node: &NodeInfo| if best_effort { 0 } else { balanced(pod, node) };
-    let mut totals: Vec<i64> = nodes
-        .iter()
-        .map(|s| least_allocated(pod, info(s)) + balance(info(s)))
-        .collect();
+    let mut totals: Vec<i64> = nodes.iter().map(|s| least_allocated(pod, info(s)) + balance(info(s))).collect();
     let mut add = |scores: Vec<i64>, weight: i64| {
-        totals
-            .iter_mut()
-            .zip(scores)
-            .for_each(|(total, score)| *total += weight * score);
+        totals.iter_mut().zip(scores).for_each(|(total, score)| *total += weight * score);
     };
     let untolerated = |node: &NodeInfo| {
         let soft = node.taints.iter().filter(|t| t.effect == "PreferNoSchedule");
         soft.filter(|t| !pod.tolerates(t)).count() as i64
     };
-    add(
-        normalise(nodes.iter().map(|s| untolerated(info(s))).collect(), true),
-        TAINT_WEIGHT,
-    );
+    add(normalise(nodes.iter().map(|s| untolerated(info(s))).collect(), true), TAINT_WEIGHT);
     if !pod.preferences.is_empty() {
-        let raw = nodes
-            .iter()
-            .map(|s| pod.preferences.score(&info(s).name, &info(s).labels))
-            .collect();
+        let raw = nodes.iter().map(|s| pod.preferences.score(&info(s).name, &info(s).labels)).collect();
         add(normalise(raw, false), NODE_AFFINITY_WEIGHT);
     }
     if let Some(scores) = spread::scores(snapshot, pod, nodes) {
@@ -55,9 +43,7 @@ pub fn totals(snapshot: &Snapshot, pod: &PodInfo, nodes: &[usize]) -> Vec<i64> {
 fn normalise(raw: Vec<i64>, fewer_is_better: bool) -> Vec<i64> {
     let most = raw.iter().max().copied().unwrap_or(0);
     let scaled = |s: i64| if most == 0 { 0 } else { 100 * s / most };
-    raw.into_iter()
-        .map(|s| if fewer_is_better { 100 - scaled(s) } else { scaled(s) })
-        .collect()
+    raw.into_iter().map(|s| if fewer_is_better { 100 - scaled(s) } else { scaled(s) }).collect()
 }
 
 fn least_allocated(pod: &PodInfo, node: &NodeInfo) -> i64 {
@@ -94,10 +80,7 @@ fn balanced(pod: &PodInfo, node: &NodeInfo) -> i64 {
 
 fn balance_of(used: &Resources, have: &Resources) -> i64 {
     let fraction = |used: i64, have: i64| (have != 0).then(|| (used as f64 / have as f64).min(1.0));
-    let deviation = match (
-        fraction(used.milli_cpu, have.milli_cpu),
-        fraction(used.memory, have.memory),
-    ) {
+    let deviation = match (fraction(used.milli_cpu, have.milli_cpu), fraction(used.memory, have.memory)) {
         (Some(cpu), Some(memory)) => ((cpu - memory) / 2.0).abs(),
         _ => 0.0,
     };

@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub namespaces: BTreeMap<String, Labels>,
     /// Pods that wait for room on a node, by its name. Their room is not given to others of their priority or less.
     nominated: BTreeMap<String, Vec<Arc<PodInfo>>>,
+    /// Which node a waiting pod hopes for, by uid.
+    hopes: FxHashMap<String, String>,
     pub storage: Storage,
     pub budgets: BTreeMap<Key, Arc<PodDisruptionBudget>>,
     /// Selectors of services and workload controllers, for spreading pods that ask for nothing themselves.
@@ -69,10 +71,7 @@ impl Groups {
 
 impl Snapshot {
     pub fn new(seed: u64) -> Self {
-        Self {
-            seed,
-            ..Self::default()
-        }
+        Self { seed, ..Self::default() }
     }
 
     pub fn order(&self) -> &[usize] {
@@ -84,24 +83,15 @@ impl Snapshot {
     }
 
     pub fn slot(&self, name: &str) -> Option<usize> {
-        self.by_name
-            .get(name)
-            .copied()
-            .filter(|&s| self.nodes[s].node.is_some())
+        self.by_name.get(name).copied().filter(|&s| self.nodes[s].node.is_some())
     }
 
     pub fn nodes_with_affinity(&self) -> impl Iterator<Item = &NodeInfo> {
-        self.with_affinity
-            .iter()
-            .map(|&s| &self.nodes[s])
-            .filter(|n| n.node.is_some())
+        self.with_affinity.iter().map(|&s| &self.nodes[s]).filter(|n| n.node.is_some())
     }
 
     pub fn nodes_with_anti_affinity(&self) -> impl Iterator<Item = &NodeInfo> {
-        self.with_anti_affinity
-            .iter()
-            .map(|&s| &self.nodes[s])
-            .filter(|n| n.node.is_some())
+        self.with_anti_affinity.iter().map(|&s| &self.nodes[s]).filter(|n| n.node.is_some())
     }
 
     pub fn existing(&self) -> impl Iterator<Item = &NodeInfo> {
@@ -177,11 +167,16 @@ impl Snapshot {
 
     /// Records which node a waiting pod hopes for; `None` forgets its hope.
     pub fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<&str>) {
-        self.nominated.retain(|_, pods| {
-            pods.retain(|p| p.uid != pod.uid);
-            !pods.is_empty()
-        });
+        if let Some(before) = self.hopes.remove(&pod.uid) {
+            if let Some(pods) = self.nominated.get_mut(&before) {
+                pods.retain(|p| p.uid != pod.uid);
+                if pods.is_empty() {
+                    self.nominated.remove(&before);
+                }
+            }
+        }
         if let Some(node) = node {
+            self.hopes.insert(pod.uid.clone(), node.into());
             self.nominated.entry(node.into()).or_default().push(pod.clone());
         }
     }
@@ -236,21 +231,13 @@ impl Snapshot {
         let mut zones: BTreeMap<(String, String), Vec<(Arc<str>, usize)>> = BTreeMap::new();
         for (slot, info) in self.nodes.iter().enumerate().filter(|(_, i)| i.node.is_some()) {
             let (region, zone) = info.zone();
-            zones
-                .entry((region.into(), zone.into()))
-                .or_default()
-                .push((info.name.clone(), slot));
+            zones.entry((region.into(), zone.into())).or_default().push((info.name.clone(), slot));
         }
         self.order.clear();
         zones.values_mut().for_each(|nodes| nodes.sort());
         let longest = zones.values().map(Vec::len).max().unwrap_or(0);
         for turn in 0..longest {
-            self.order.extend(
-                zones
-                    .values()
-                    .filter_map(|nodes| nodes.get(turn))
-                    .map(|(_, slot)| *slot),
-            );
+            self.order.extend(zones.values().filter_map(|nodes| nodes.get(turn)).map(|(_, slot)| *slot));
         }
     }
 }

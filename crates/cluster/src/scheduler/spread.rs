@@ -23,11 +23,7 @@ pub struct SpreadState {
 /// With no domain at all the minimum is "infinite", so nothing is skewed against it.
 fn least_of(constraint: &Spread, domains: &BTreeMap<String, i64>) -> i64 {
     let too_few = (domains.len() as i64) < constraint.min_domains;
-    if too_few {
-        0
-    } else {
-        domains.values().min().copied().unwrap_or(i64::from(i32::MAX))
-    }
+    if too_few { 0 } else { domains.values().min().copied().unwrap_or(i64::from(i32::MAX)) }
 }
 
 fn counts_node(constraint: &Spread, pod: &PodInfo, node: &NodeInfo) -> bool {
@@ -44,17 +40,11 @@ fn counted(snapshot: &Snapshot, namespace: &str, selector: &Selector) -> Vec<boo
     if selector.is_empty() {
         return snapshot.classes.evaluate(|_, _| false);
     }
-    snapshot
-        .classes
-        .evaluate(|of, labels| of == namespace && selector.matches(labels))
+    snapshot.classes.evaluate(|of, labels| of == namespace && selector.matches(labels))
 }
 
 fn count(node: &NodeInfo, classes: &[bool]) -> i64 {
-    node.classes
-        .iter()
-        .filter(|c| classes[c.class as usize])
-        .map(|c| i64::from(c.live))
-        .sum()
+    node.classes.iter().filter(|c| classes[c.class as usize]).map(|c| i64::from(c.live)).sum()
 }
 
 impl SpreadState {
@@ -62,16 +52,10 @@ impl SpreadState {
         if pod.hard_spread.is_empty() {
             return None;
         }
-        let classes: Vec<Vec<bool>> = pod
-            .hard_spread
-            .iter()
-            .map(|c| counted(snapshot, &pod.key.namespace, &c.selector))
-            .collect();
+        let classes: Vec<Vec<bool>> =
+            pod.hard_spread.iter().map(|c| counted(snapshot, &pod.key.namespace, &c.selector)).collect();
         let mut domains = vec![BTreeMap::new(); pod.hard_spread.len()];
-        for node in snapshot
-            .existing()
-            .filter(|n| has_all_keys(&pod.hard_spread, &n.labels))
-        {
+        for node in snapshot.existing().filter(|n| has_all_keys(&pod.hard_spread, &n.labels)) {
             for (i, constraint) in pod.hard_spread.iter().enumerate() {
                 if counts_node(constraint, pod, node) {
                     let value = node.labels[&constraint.topology_key].clone();
@@ -79,12 +63,7 @@ impl SpreadState {
                 }
             }
         }
-        let least = pod
-            .hard_spread
-            .iter()
-            .zip(&domains)
-            .map(|(c, d)| least_of(c, d))
-            .collect();
+        let least = pod.hard_spread.iter().zip(&domains).map(|(c, d)| least_of(c, d)).collect();
         Some(Self { domains, least })
     }
 
@@ -117,9 +96,7 @@ impl SpreadState {
 
 /// Scores by how few matching pods share the node's domains; `None` when nothing asks for spreading.
 pub fn scores(snapshot: &Snapshot, pod: &PodInfo, nodes: &[usize]) -> Option<Vec<i64>> {
-    let own = pod
-        .spec()
-        .is_some_and(|s| s.topology_spread_constraints.as_ref().is_some_and(|c| !c.is_empty()));
+    let own = pod.spec().is_some_and(|s| s.topology_spread_constraints.as_ref().is_some_and(|c| !c.is_empty()));
     let defaults;
     let constraints = if own {
         &pod.soft_spread
@@ -130,10 +107,8 @@ pub fn scores(snapshot: &Snapshot, pod: &PodInfo, nodes: &[usize]) -> Option<Vec
     if constraints.is_empty() {
         return None;
     }
-    let ignored: Vec<bool> = nodes
-        .iter()
-        .map(|&s| own && !has_all_keys(constraints, &snapshot.node(s).labels))
-        .collect();
+    let ignored: Vec<bool> =
+        nodes.iter().map(|&s| own && !has_all_keys(constraints, &snapshot.node(s).labels)).collect();
     let kept = ignored.iter().filter(|i| !**i).count();
     let mut totals = vec![0.0_f64; nodes.len()];
     for constraint in constraints {
@@ -143,19 +118,10 @@ pub fn scores(snapshot: &Snapshot, pod: &PodInfo, nodes: &[usize]) -> Option<Vec
         if !on_hosts {
             for (&slot, _) in nodes.iter().zip(&ignored).filter(|(_, ignored)| !**ignored) {
                 domains
-                    .entry(
-                        snapshot
-                            .node(slot)
-                            .labels
-                            .get(&constraint.topology_key)
-                            .map_or("", String::as_str),
-                    )
+                    .entry(snapshot.node(slot).labels.get(&constraint.topology_key).map_or("", String::as_str))
                     .or_default();
             }
-            for node in snapshot
-                .existing()
-                .filter(|n| !own || has_all_keys(constraints, &n.labels))
-            {
+            for node in snapshot.existing().filter(|n| !own || has_all_keys(constraints, &n.labels)) {
                 if !counts_node(constraint, pod, node) {
                     continue;
                 }
@@ -167,27 +133,16 @@ pub fn scores(snapshot: &Snapshot, pod: &PodInfo, nodes: &[usize]) -> Option<Vec
         }
         let size = if on_hosts { kept } else { domains.len() };
         let weight = ((size + 2) as f64).ln();
-        for (total, (&slot, _)) in totals
-            .iter_mut()
-            .zip(nodes.iter().zip(&ignored))
-            .filter(|(_, (_, i))| !**i)
-        {
+        for (total, (&slot, _)) in totals.iter_mut().zip(nodes.iter().zip(&ignored)).filter(|(_, (_, i))| !**i) {
             let node = snapshot.node(slot);
             let Some(value) = node.labels.get(&constraint.topology_key) else {
                 continue;
             };
-            let pods = if on_hosts {
-                count(node, &classes)
-            } else {
-                domains[value.as_str()]
-            };
+            let pods = if on_hosts { count(node, &classes) } else { domains[value.as_str()] };
             *total += pods as f64 * weight + (constraint.max_skew - 1) as f64;
         }
     }
-    Some(normalise(
-        &totals.iter().map(|t| t.round() as i64).collect::<Vec<_>>(),
-        &ignored,
-    ))
+    Some(normalise(&totals.iter().map(|t| t.round() as i64).collect::<Vec<_>>(), &ignored))
 }
 
 fn normalise(raw: &[i64], ignored: &[bool]) -> Vec<i64> {

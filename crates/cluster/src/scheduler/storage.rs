@@ -38,11 +38,7 @@ pub fn class_of_volume(volume: &PersistentVolume) -> &str {
 }
 
 pub fn volume_name(claim: &PersistentVolumeClaim) -> &str {
-    claim
-        .spec
-        .as_ref()
-        .and_then(|s| s.volume_name.as_deref())
-        .unwrap_or_default()
+    claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).unwrap_or_default()
 }
 
 /// Bound as far as both sides are concerned: the controller has finished its work.

@@ -16,13 +16,8 @@ impl World {
         for node in nodes {
             snapshot.set_node(Arc::new(serde_json::from_value(node.clone()).unwrap()));
         }
-        snapshot.namespaces.insert(
-            "default".into(),
-            [("kubernetes.io/metadata.name".into(), "default".into())].into(),
-        );
-        snapshot
-            .namespaces
-            .insert("other".into(), [("team".into(), "blue".into())].into());
+        snapshot.namespaces.insert("default".into(), [("kubernetes.io/metadata.name".into(), "default".into())].into());
+        snapshot.namespaces.insert("other".into(), [("team".into(), "blue".into())].into());
         Self { snapshot }
     }
 
@@ -38,37 +33,25 @@ impl World {
 
     fn volume(mut self, volume: Value) -> Self {
         let name = volume["metadata"]["name"].as_str().unwrap().to_owned();
-        self.snapshot
-            .storage
-            .volumes
-            .insert(name, Arc::new(serde_json::from_value(volume).unwrap()));
+        self.snapshot.storage.volumes.insert(name, Arc::new(serde_json::from_value(volume).unwrap()));
         self
     }
 
     fn claim(mut self, claim: Value) -> Self {
         let claim: k8s_openapi::api::core::v1::PersistentVolumeClaim = serde_json::from_value(claim).unwrap();
-        self.snapshot
-            .storage
-            .claims
-            .insert(Key::of(&claim.metadata), Arc::new(claim));
+        self.snapshot.storage.claims.insert(Key::of(&claim.metadata), Arc::new(claim));
         self
     }
 
     fn class(mut self, name: &str, class: Value) -> Self {
-        self.snapshot
-            .storage
-            .classes
-            .insert(name.into(), Arc::new(serde_json::from_value(class).unwrap()));
+        self.snapshot.storage.classes.insert(name.into(), Arc::new(serde_json::from_value(class).unwrap()));
         self
     }
 
     fn csi_node(mut self, name: &str, limit: i32) -> Self {
         let node = json!({"metadata": {"name": name}, "spec": {"drivers": [
             {"name": "ebs.csi.aws.com", "nodeID": name, "allocatable": {"count": limit}}]}});
-        self.snapshot
-            .storage
-            .csi_nodes
-            .insert(name.into(), Arc::new(serde_json::from_value(node).unwrap()));
+        self.snapshot.storage.csi_nodes.insert(name.into(), Arc::new(serde_json::from_value(node).unwrap()));
         self
     }
 
@@ -76,10 +59,7 @@ impl World {
         let budget = json!({"metadata": {"name": name, "namespace": "default"},
             "spec": {"selector": {"matchLabels": labels}},
             "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}});
-        self.snapshot.budgets.insert(
-            Key::new("default", name),
-            Arc::new(serde_json::from_value(budget).unwrap()),
-        );
+        self.snapshot.budgets.insert(Key::new("default", name), Arc::new(serde_json::from_value(budget).unwrap()));
         self
     }
 
@@ -131,19 +111,12 @@ fn pod(name: &str, spec: Value) -> Value {
 }
 
 fn cpu(name: &str, amount: &str, priority: i32) -> Value {
-    pod(
-        name,
-        json!({"priority": priority, "containers": [{"name": "c", "resources": {"requests": {"cpu": amount}}}]}),
-    )
+    pod(name, json!({"priority": priority, "containers": [{"name": "c", "resources": {"requests": {"cpu": amount}}}]}))
 }
 
 #[test]
 fn reasons_are_counted_and_sorted_as_upstream_words_them() {
-    let cordoned = with(
-        with(node("b", "z"), "/metadata/name", json!("b")),
-        "/metadata",
-        json!({"name": "b"}),
-    );
+    let cordoned = with(with(node("b", "z"), "/metadata/name", json!("b")), "/metadata", json!({"name": "b"}));
     let mut cordoned = cordoned;
     cordoned["spec"] = json!({"unschedulable": true});
     let mut tainted = node("c", "z");
@@ -151,16 +124,11 @@ fn reasons_are_counted_and_sorted_as_upstream_words_them() {
     let world = World::new(&[node("a", "z"), cordoned, tainted]);
     assert_eq!(
         world.outcome(cpu("p", "5", 0)),
-        Err(
-            "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were \
+        Err("0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were \
              unschedulable. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
-                .into()
-        )
+            .into())
     );
-    assert_eq!(
-        World::new(&[]).outcome(cpu("p", "1", 0)),
-        Err("no nodes available to schedule pods".into())
-    );
+    assert_eq!(World::new(&[]).outcome(cpu("p", "1", 0)), Err("no nodes available to schedule pods".into()));
 }
 
 #[test]
@@ -213,22 +181,10 @@ fn affinity_needs_company_in_the_domain_unless_the_pod_is_the_first_of_its_kind(
     let zone = "topology.kubernetes.io/zone";
     let world = || World::new(&[node("a", "one"), node("b", "two")]);
     let with_web = world().running("b", cpu("web1", "1", 0));
-    assert_eq!(
-        with_web.outcome(pod("p", required("podAffinity", json!([term("web", zone)])))),
-        Ok("b".into())
-    );
-    let refused = world()
-        .outcome(pod("p", required("podAffinity", json!([term("web", zone)]))))
-        .unwrap_err();
-    assert!(
-        refused.contains("2 node(s) didn't match pod affinity rules"),
-        "{refused}"
-    );
-    assert!(
-        world()
-            .outcome(pod("web1", required("podAffinity", json!([term("web", zone)]))))
-            .is_ok()
-    );
+    assert_eq!(with_web.outcome(pod("p", required("podAffinity", json!([term("web", zone)])))), Ok("b".into()));
+    let refused = world().outcome(pod("p", required("podAffinity", json!([term("web", zone)])))).unwrap_err();
+    assert!(refused.contains("2 node(s) didn't match pod affinity rules"), "{refused}");
+    assert!(world().outcome(pod("web1", required("podAffinity", json!([term("web", zone)])))).is_ok());
 }
 
 #[test]
@@ -237,16 +193,10 @@ fn anti_affinity_holds_both_ways() {
     let lonely = pod("lonely1", required("podAntiAffinity", json!([term("web", host)])));
     let world = World::new(&[node("a", "z")]).running("a", lonely.clone());
     let message = world.outcome(cpu("web1", "1", 0)).unwrap_err();
-    assert!(
-        message.contains("1 node(s) didn't satisfy existing pods anti-affinity rules"),
-        "{message}"
-    );
+    assert!(message.contains("1 node(s) didn't satisfy existing pods anti-affinity rules"), "{message}");
     let world = World::new(&[node("a", "z")]).running("a", cpu("web1", "1", 0));
     let message = world.outcome(lonely).unwrap_err();
-    assert!(
-        message.contains("1 node(s) didn't match pod anti-affinity rules"),
-        "{message}"
-    );
+    assert!(message.contains("1 node(s) didn't match pod anti-affinity rules"), "{message}");
 }
 
 #[test]
@@ -303,10 +253,7 @@ fn spread_counts_tainted_nodes_only_if_told() {
     tainted["spec"] = json!({"taints": [{"key": "k", "effect": "NoSchedule"}]});
     let world = World::new(&[node("a", "one"), tainted]).running("a", cpu("web1", "1", 0));
     assert!(world.outcome(pod("web2", spread(json!({})))).is_err());
-    assert_eq!(
-        world.outcome(pod("web2", spread(json!({"nodeTaintsPolicy": "Honor"})))),
-        Ok("a".into())
-    );
+    assert_eq!(world.outcome(pod("web2", spread(json!({"nodeTaintsPolicy": "Honor"})))), Ok("a".into()));
 }
 
 #[test]
@@ -315,13 +262,8 @@ fn spread_waits_for_the_wanted_number_of_domains() {
         .running("a", cpu("web1", "1", 0))
         .running("b", cpu("web2", "1", 0));
     assert!(world.outcome(pod("web3", spread(json!({"minDomains": 2})))).is_ok());
-    let message = world
-        .outcome(pod("web3", spread(json!({"minDomains": 3}))))
-        .unwrap_err();
-    assert!(
-        message.contains("2 node(s) didn't match pod topology spread constraints."),
-        "{message}"
-    );
+    let message = world.outcome(pod("web3", spread(json!({"minDomains": 3})))).unwrap_err();
+    assert!(message.contains("2 node(s) didn't match pod topology spread constraints."), "{message}");
 }
 
 #[test]
@@ -377,27 +319,23 @@ fn late(extra: Value) -> Value {
 }
 
 fn mounts(name: &str, claims: &[&str]) -> Value {
-    let volumes: Vec<Value> = claims
-        .iter()
-        .map(|c| json!({"name": c, "persistentVolumeClaim": {"claimName": c}}))
-        .collect();
+    let volumes: Vec<Value> =
+        claims.iter().map(|c| json!({"name": c, "persistentVolumeClaim": {"claimName": c}})).collect();
     pod(name, json!({"volumes": volumes}))
 }
 
 #[test]
 fn a_bound_volume_pins_its_pod() {
-    let world = World::new(&[node("a", "one"), node("b", "two")])
-        .volume(volume("v", Some("two")))
-        .claim(claim("data", "late", Some("v")));
+    let world = World::new(&[node("a", "one"), node("b", "two")]).volume(volume("v", Some("two"))).claim(claim(
+        "data",
+        "late",
+        Some("v"),
+    ));
     assert_eq!(world.outcome(mounts("p", &["data"])), Ok("b".into()));
-    let elsewhere = World::new(&[node("a", "one")])
-        .volume(volume("v", Some("two")))
-        .claim(claim("data", "late", Some("v")));
+    let elsewhere =
+        World::new(&[node("a", "one")]).volume(volume("v", Some("two"))).claim(claim("data", "late", Some("v")));
     let message = elsewhere.outcome(mounts("p", &["data"])).unwrap_err();
-    assert!(
-        message.contains("1 node(s) didn't match PersistentVolume's node affinity"),
-        "{message}"
-    );
+    assert!(message.contains("1 node(s) didn't match PersistentVolume's node affinity"), "{message}");
     let gone = World::new(&[node("a", "one")]).claim(claim("data", "late", Some("v")));
     let message = gone.outcome(mounts("p", &["data"])).unwrap_err();
     assert!(message.contains("persistentvolume \"v\" not found"), "{message}");
@@ -412,14 +350,9 @@ fn claims_that_cannot_wait_must_be_bound_first() {
         "0/1 nodes are available: persistentvolumeclaim \"data\" not found. preemption: 0/1 nodes are available: 1 \
          Preemption is not helpful for scheduling."
     );
-    let world = world
-        .class("now", late(json!({"volumeBindingMode": "Immediate"})))
-        .claim(claim("data", "now", None));
+    let world = world.class("now", late(json!({"volumeBindingMode": "Immediate"}))).claim(claim("data", "now", None));
     let message = world.outcome(mounts("p", &["data"])).unwrap_err();
-    assert!(
-        message.contains("pod has unbound immediate PersistentVolumeClaims"),
-        "{message}"
-    );
+    assert!(message.contains("pod has unbound immediate PersistentVolumeClaims"), "{message}");
 }
 
 #[test]
@@ -428,22 +361,15 @@ fn late_binding_prefers_an_existing_volume_and_provisions_where_the_class_may() 
     let existing = world()
         .class("late", late(json!({"provisioner": "kubernetes.io/no-provisioner"})))
         .volume(volume("v", Some("two")));
-    let Decision::Place(placement) = existing.decide(mounts("p", &["data"])) else {
-        panic!("not placed")
-    };
+    let Decision::Place(placement) = existing.decide(mounts("p", &["data"])) else { panic!("not placed") };
     assert_eq!((&*placement.node, placement.volumes.bindings.len()), ("b", 1));
     let topologies = json!({"allowedTopologies": [{"matchLabelExpressions": [{"key": "topology.kubernetes.io/zone", "values": ["one"]}]}]});
     let limited = world().class("late", late(topologies));
-    let Decision::Place(placement) = limited.decide(mounts("p", &["data"])) else {
-        panic!("not placed")
-    };
+    let Decision::Place(placement) = limited.decide(mounts("p", &["data"])) else { panic!("not placed") };
     assert_eq!((&*placement.node, placement.volumes.provisions.len()), ("a", 1));
     let nowhere = world().class("late", late(json!({"provisioner": "kubernetes.io/no-provisioner"})));
     let message = nowhere.outcome(mounts("p", &["data"])).unwrap_err();
-    assert!(
-        message.contains("2 node(s) didn't find available persistent volumes to bind"),
-        "{message}"
-    );
+    assert!(message.contains("2 node(s) didn't find available persistent volumes to bind"), "{message}");
 }
 
 #[test]
@@ -457,10 +383,7 @@ fn attach_limits_count_what_the_node_has() {
         .claim(claim("three", "late", None))
         .running("a", mounts("x1", &["one"]));
     assert!(world.outcome(mounts("p", &["two"])).is_ok());
-    assert!(
-        world.outcome(mounts("p", &["one", "two"])).is_ok(),
-        "a volume already attached is not attached twice"
-    );
+    assert!(world.outcome(mounts("p", &["one", "two"])).is_ok(), "a volume already attached is not attached twice");
     let message = world.outcome(mounts("p", &["two", "three"])).unwrap_err();
     assert!(message.contains("1 node(s) exceed max volume count"), "{message}");
 }
@@ -469,9 +392,7 @@ fn attach_limits_count_what_the_node_has() {
 fn a_claim_for_one_pod_is_for_one_pod() {
     let mut single = claim("data", "late", Some("v"));
     single["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
-    let world = World::new(&[node("a", "one"), node("b", "one")])
-        .volume(volume("v", None))
-        .claim(single);
+    let world = World::new(&[node("a", "one"), node("b", "one")]).volume(volume("v", None)).claim(single);
     assert!(world.outcome(mounts("p", &["data"])).is_ok());
     let taken = world.running("a", mounts("x1", &["data"]));
     let message = taken.outcome(mounts("p", &["data"])).unwrap_err();
@@ -483,26 +404,12 @@ fn the_nominated_node_comes_first_and_its_room_is_kept() {
     let mut hopeful = cpu("p", "3", 0);
     hopeful["status"] = json!({"nominatedNodeName": "b"});
     let world = World::new(&[node("a", "z"), node("b", "z")]).running("b", cpu("x1", "1", 0));
-    assert_eq!(
-        world.outcome(hopeful.clone()),
-        Ok("b".into()),
-        "although the empty node scores better"
-    );
+    assert_eq!(world.outcome(hopeful.clone()), Ok("b".into()), "although the empty node scores better");
     let world = world.nominated("b", hopeful.clone());
-    assert_eq!(
-        world.outcome(cpu("q", "1", 0)),
-        Ok("a".into()),
-        "an equal pod leaves the room alone"
-    );
-    let full = World::new(&[node("b", "z")])
-        .running("b", cpu("x1", "1", 0))
-        .nominated("b", hopeful.clone());
+    assert_eq!(world.outcome(cpu("q", "1", 0)), Ok("a".into()), "an equal pod leaves the room alone");
+    let full = World::new(&[node("b", "z")]).running("b", cpu("x1", "1", 0)).nominated("b", hopeful.clone());
     assert!(full.outcome(cpu("q", "1", 0)).is_err());
-    assert_eq!(
-        full.outcome(cpu("q", "1", 5)),
-        Ok("b".into()),
-        "a more important pod takes it"
-    );
+    assert_eq!(full.outcome(cpu("q", "1", 5)), Ok("b".into()), "a more important pod takes it");
     assert_eq!(full.outcome(hopeful), Ok("b".into()), "and so does the pod itself");
 }
 
@@ -511,35 +418,22 @@ fn a_nomination_is_cleared_by_a_failed_attempt_unless_the_pod_may_not_preempt() 
     let world = World::new(&[node("a", "z")]).running("a", cpu("x1", "4", 0));
     let mut waiting = cpu("p", "1", 0);
     waiting["status"] = json!({"nominatedNodeName": "a"});
-    let Decision::Unschedulable(why) = world.decide(waiting.clone()) else {
-        panic!("placed")
-    };
+    let Decision::Unschedulable(why) = world.decide(waiting.clone()) else { panic!("placed") };
     assert!(why.clear_nomination);
     assert!(
-        why.message
-            .contains("preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."),
+        why.message.contains("preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."),
         "{}",
         why.message
     );
     waiting["spec"]["preemptionPolicy"] = json!("Never");
-    let Decision::Unschedulable(why) = world.decide(waiting) else {
-        panic!("placed")
-    };
+    let Decision::Unschedulable(why) = world.decide(waiting) else { panic!("placed") };
     assert!(!why.clear_nomination);
-    assert!(
-        why.message
-            .ends_with("preemption: not eligible due to preemptionPolicy=Never."),
-        "{}",
-        why.message
-    );
+    assert!(why.message.ends_with("preemption: not eligible due to preemptionPolicy=Never."), "{}", why.message);
 }
 
 fn preempted(world: &World, pod: Value) -> (String, Vec<String>) {
     match world.decide(pod) {
-        Decision::Preempt(p) => (
-            p.node.to_string(),
-            p.victims.iter().map(|v| v.key.name.to_string()).collect(),
-        ),
+        Decision::Preempt(p) => (p.node.to_string(), p.victims.iter().map(|v| v.key.name.to_string()).collect()),
         other => panic!("no preemption: {other:?}"),
     }
 }
@@ -550,10 +444,7 @@ fn preemption_takes_as_few_and_as_unimportant_pods_as_it_can() {
         .running("a", cpu("low1", "2", 1))
         .running("a", cpu("mid1", "2", 5))
         .running("b", cpu("mid2", "4", 5));
-    assert_eq!(
-        preempted(&world, cpu("high", "2", 10)),
-        ("a".into(), vec!["low1".into()])
-    );
+    assert_eq!(preempted(&world, cpu("high", "2", 10)), ("a".into(), vec!["low1".into()]));
     assert_eq!(
         preempted(&world, cpu("high", "4", 10)),
         ("b".into(), vec!["mid2".into()]),
@@ -567,19 +458,10 @@ fn preemption_spares_what_budgets_protect_if_it_can() {
         .running("a", cpu("kept1", "4", 1))
         .running("b", cpu("free1", "4", 5))
         .budget("kept", json!({"app": "kept"}), 0);
-    assert_eq!(
-        preempted(&world, cpu("high", "1", 10)),
-        ("b".into(), vec!["free1".into()])
-    );
+    assert_eq!(preempted(&world, cpu("high", "1", 10)), ("b".into(), vec!["free1".into()]));
     let only =
-        World::new(&[node("a", "z")])
-            .running("a", cpu("kept1", "4", 1))
-            .budget("kept", json!({"app": "kept"}), 0);
-    assert_eq!(
-        preempted(&only, cpu("high", "1", 10)),
-        ("a".into(), vec!["kept1".into()]),
-        "but not at any price"
-    );
+        World::new(&[node("a", "z")]).running("a", cpu("kept1", "4", 1)).budget("kept", json!({"app": "kept"}), 0);
+    assert_eq!(preempted(&only, cpu("high", "1", 10)), ("a".into(), vec!["kept1".into()]), "but not at any price");
 }
 
 #[test]
@@ -588,10 +470,7 @@ fn preemption_removes_the_anti_affinity_of_its_victims() {
     let mut lonely = pod("lonely1", required("podAntiAffinity", json!([term("high", host)])));
     lonely["spec"]["priority"] = json!(1);
     let world = World::new(&[node("a", "z")]).running("a", lonely);
-    assert_eq!(
-        preempted(&world, cpu("high", "1", 10)),
-        ("a".into(), vec!["lonely1".into()])
-    );
+    assert_eq!(preempted(&world, cpu("high", "1", 10)), ("a".into(), vec!["lonely1".into()]));
 }
 
 #[test]
@@ -603,14 +482,10 @@ fn a_pod_whose_victims_are_leaving_waits_for_them() {
     let world = World::new(&[node("a", "z")]).running("a", leaving);
     let mut high = cpu("high", "1", 10);
     high["status"] = json!({"nominatedNodeName": "a"});
-    let Decision::Unschedulable(why) = world.decide(high) else {
-        panic!("placed")
-    };
+    let Decision::Unschedulable(why) = world.decide(high) else { panic!("placed") };
     assert!(
         !why.clear_nomination
-            && why
-                .message
-                .ends_with("preemption: not eligible due to a terminating pod on the nominated node.")
+            && why.message.ends_with("preemption: not eligible due to a terminating pod on the nominated node.")
     );
 }
 
@@ -620,11 +495,7 @@ fn scores_prefer_empty_nodes_soft_rules_and_spreading_workloads() {
     assert_eq!(world.outcome(cpu("p", "1", 0)), Ok("b".into()), "least allocated");
     let mut soft = node("b", "two");
     soft["spec"] = json!({"taints": [{"key": "k", "effect": "PreferNoSchedule"}]});
-    assert_eq!(
-        World::new(&[node("a", "one"), soft]).outcome(cpu("p", "1", 0)),
-        Ok("a".into()),
-        "taints avoided"
-    );
+    assert_eq!(World::new(&[node("a", "one"), soft]).outcome(cpu("p", "1", 0)), Ok("a".into()), "taints avoided");
     let preferred = json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 100, "preference": {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["one"]}]}}]}}});
     assert_eq!(world.outcome(pod("p", preferred)), Ok("a".into()), "node preferences");
@@ -636,9 +507,7 @@ fn scores_prefer_empty_nodes_soft_rules_and_spreading_workloads() {
         ("ReplicaSet".into(), Key::new("default", "web")),
         Selector::from_labels(&[("app".into(), "web".into())].into()),
     );
-    let owned = owned
-        .running("a", cpu("web1", "100m", 0))
-        .running("b", cpu("x1", "200m", 0));
+    let owned = owned.running("a", cpu("web1", "100m", 0)).running("b", cpu("x1", "200m", 0));
     let mut web = cpu("web2", "100m", 0);
     web["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true}]);
@@ -648,10 +517,8 @@ fn scores_prefer_empty_nodes_soft_rules_and_spreading_workloads() {
 #[test]
 fn forgetting_a_pod_gives_everything_back() {
     let host = "kubernetes.io/hostname";
-    let mut world = World::new(&[node("a", "z")]).running(
-        "a",
-        pod("lonely1", required("podAntiAffinity", json!([term("web", host)]))),
-    );
+    let mut world = World::new(&[node("a", "z")])
+        .running("a", pod("lonely1", required("podAntiAffinity", json!([term("web", host)]))));
     assert!(world.outcome(cpu("web1", "4", 0)).is_err());
     assert!(world.snapshot.forget("lonely1"));
     assert!(world.outcome(cpu("web1", "4", 0)).is_ok());
@@ -662,17 +529,8 @@ fn forgetting_a_pod_gives_everything_back() {
 fn pods_may_arrive_before_their_node_and_stay_after_it() {
     let mut world = World::new(&[node("b", "z")]).running("a", cpu("x1", "4", 0));
     assert_eq!(world.outcome(cpu("p", "1", 0)), Ok("b".into()));
-    world
-        .snapshot
-        .set_node(Arc::new(serde_json::from_value(node("a", "z")).unwrap()));
-    assert_eq!(
-        world
-            .snapshot
-            .node(world.snapshot.slot("a").unwrap())
-            .requested
-            .milli_cpu,
-        4000
-    );
+    world.snapshot.set_node(Arc::new(serde_json::from_value(node("a", "z")).unwrap()));
+    assert_eq!(world.snapshot.node(world.snapshot.slot("a").unwrap()).requested.milli_cpu, 4000);
     world.snapshot.remove_node("a");
     assert_eq!(world.snapshot.slot("a"), None);
     world.snapshot.forget("x1");

@@ -56,10 +56,7 @@ impl VolumeState {
             return Ok(None);
         }
         let storage = &snapshot.storage;
-        let mut state = Self {
-            has_disks,
-            ..Self::default()
-        };
+        let mut state = Self { has_disks, ..Self::default() };
         for claim in pod.claims.iter().filter(|c| !c.ephemeral) {
             let key = pod.key.sibling(&claim.name);
             let Some(found) = storage.claims.get(&key) else {
@@ -128,10 +125,7 @@ impl VolumeState {
             }
         }
         if immediate {
-            return Err(for_good(
-                Plugin::VolumeBinding,
-                "pod has unbound immediate PersistentVolumeClaims".into(),
-            ));
+            return Err(for_good(Plugin::VolumeBinding, "pod has unbound immediate PersistentVolumeClaims".into()));
         }
         Ok(())
     }
@@ -231,10 +225,7 @@ fn topologies(storage: &Storage, pod: &PodInfo) -> Result<Vec<(String, BTreeSet<
             continue; // Anything but waiting for a consumer has been turned down already.
         }
         let Some(volume) = storage.volumes.get(volume) else {
-            return Err(for_good(
-                Plugin::VolumeZone,
-                format!("persistentvolume \"{volume}\" not found"),
-            ));
+            return Err(for_good(Plugin::VolumeZone, format!("persistentvolume \"{volume}\" not found")));
         };
         for label in TOPOLOGY_LABELS {
             if let Some(value) = volume.metadata.labels.as_ref().and_then(|l| l.get(label)) {
@@ -251,29 +242,17 @@ fn access_modes(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &String> 
 
 /// Bytes a claim asks for.
 pub fn requested(claim: &PersistentVolumeClaim) -> i64 {
-    let requests = claim
-        .spec
-        .as_ref()
-        .and_then(|s| s.resources.as_ref())
-        .and_then(|r| r.requests.as_ref());
+    let requests = claim.spec.as_ref().and_then(|s| s.resources.as_ref()).and_then(|r| r.requests.as_ref());
     requests.and_then(|r| r.get("storage")).map_or(0, |q| nanos(q).value())
 }
 
 fn capacity_of(volume: &PersistentVolume) -> i64 {
-    let capacity = volume
-        .spec
-        .as_ref()
-        .and_then(|s| s.capacity.as_ref())
-        .and_then(|c| c.get("storage"));
+    let capacity = volume.spec.as_ref().and_then(|s| s.capacity.as_ref()).and_then(|c| c.get("storage"));
     capacity.map_or(0, |q| nanos(q).value())
 }
 
 pub fn usable_from(volume: &PersistentVolume, node: &NodeInfo) -> bool {
-    let affinity = volume
-        .spec
-        .as_ref()
-        .and_then(|s| s.node_affinity.as_ref())
-        .and_then(|a| a.required.as_ref());
+    let affinity = volume.spec.as_ref().and_then(|s| s.node_affinity.as_ref()).and_then(|a| a.required.as_ref());
     affinity.is_none_or(|required| selector_matches(required, &node.name, &node.labels))
 }
 
@@ -284,10 +263,7 @@ pub fn reserved_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) ->
     };
     reference.name == claim.metadata.name
         && reference.namespace == claim.metadata.namespace
-        && reference
-            .uid
-            .as_deref()
-            .is_none_or(|u| u.is_empty() || u == uid(&claim.metadata))
+        && reference.uid.as_deref().is_none_or(|u| u.is_empty() || u == uid(&claim.metadata))
 }
 
 /// The smallest existing volume that serves the claim, from the node if one is given; a volume reserved for it first.
@@ -344,22 +320,13 @@ pub fn matching_volume(
 
 /// Drivers that publish their free capacity are believed; others are assumed to have enough.
 fn has_capacity(storage: &Storage, driver: &str, class: &str, claim: &PersistentVolumeClaim, node: &NodeInfo) -> bool {
-    let published = storage
-        .csi_drivers
-        .get(driver)
-        .is_some_and(|d| d.spec.storage_capacity == Some(true));
+    let published = storage.csi_drivers.get(driver).is_some_and(|d| d.spec.storage_capacity == Some(true));
     let wanted = requested(claim);
     let enough = |c: &Arc<k8s_openapi::api::storage::v1::CSIStorageCapacity>| {
-        let limit = c
-            .maximum_volume_size
-            .as_ref()
-            .or(c.capacity.as_ref())
-            .map(|q| nanos(q).value());
+        let limit = c.maximum_volume_size.as_ref().or(c.capacity.as_ref()).map(|q| nanos(q).value());
         c.storage_class_name == class
             && limit.is_some_and(|l| l >= wanted)
-            && c.node_topology
-                .as_ref()
-                .is_some_and(|t| Selector::new(Some(t)).matches(&node.labels))
+            && c.node_topology.as_ref().is_some_and(|t| Selector::new(Some(t)).matches(&node.labels))
     };
     wanted == 0 || !published || storage.capacities.values().any(enough)
 }
@@ -374,11 +341,7 @@ fn is_disk(volume: &Volume) -> bool {
 fn disk_conflict(pod: &PodInfo, node: &NodeInfo) -> bool {
     let disks = |p: &PodInfo| p.spec().and_then(|s| s.volumes.clone()).unwrap_or_default();
     let own = disks(pod);
-    node.pods.iter().any(|r| {
-        disks(&r.pod)
-            .iter()
-            .any(|theirs| own.iter().any(|ours| same_disk(ours, theirs)))
-    })
+    node.pods.iter().any(|r| disks(&r.pod).iter().any(|theirs| own.iter().any(|ours| same_disk(ours, theirs))))
 }
 
 fn same_disk(a: &Volume, b: &Volume) -> bool {
