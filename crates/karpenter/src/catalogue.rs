@@ -31,18 +31,12 @@ pub(crate) struct Market {
 impl CatalogueArgs {
     pub(crate) fn open(&self, env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Market> {
         let from_env = || env("AWS_REGION").filter(|region| !region.is_empty());
-        let region = self
-            .region
-            .clone()
-            .or_else(from_env)
-            .unwrap_or_else(|| "us-east-1".to_owned());
+        let region = self.region.clone().or_else(from_env).unwrap_or_else(|| "us-east-1".to_owned());
         let catalogue = match &self.catalog {
             Some(dir) => folder::load_dir(dir).map_err(|error| BadInput(vec![with_sources(&error)]))?,
             None => builtin::catalogue().clone(),
         };
-        catalogue
-            .region(&region)
-            .map_err(|error| BadInput(vec![error.to_string()]))?;
+        catalogue.region(&region).map_err(|error| BadInput(vec![error.to_string()]))?;
         Ok(Market { catalogue, region })
     }
 }
@@ -68,21 +62,11 @@ impl Market {
         settings: &Ec2Settings,
     ) -> Result<Vec<InstanceType>, Vec<Fault>> {
         let faults = |faults: Vec<json::FieldFault>| -> Vec<Fault> {
-            faults
-                .into_iter()
-                .map(|fault| Fault {
-                    field: fault.field,
-                    message: fault.message,
-                })
-                .collect()
+            faults.into_iter().map(|fault| Fault { field: fault.field, message: fault.message }).collect()
         };
         let facts = json::facts(class).map_err(faults)?;
-        karpenter_ec2::instance_types(&self.catalogue, &self.region, &facts, settings).map_err(|error| {
-            vec![Fault {
-                field: "status.subnets".to_owned(),
-                message: error.to_string(),
-            }]
-        })
+        karpenter_ec2::instance_types(&self.catalogue, &self.region, &facts, settings)
+            .map_err(|error| vec![Fault { field: "status.subnets".to_owned(), message: error.to_string() }])
     }
 
     pub(crate) fn shared_types(
@@ -90,16 +74,10 @@ impl Market {
         class: &Value,
         settings: &Ec2Settings,
     ) -> Result<Arc<[Arc<InstanceType>]>, Vec<Fault>> {
-        Ok(self
-            .instance_types(class, settings)?
-            .into_iter()
-            .map(Arc::new)
-            .collect())
+        Ok(self.instance_types(class, settings)?.into_iter().map(Arc::new).collect())
     }
 
     pub(crate) fn spot_is_assumed(&self) -> bool {
-        self.catalogue
-            .region(&self.region)
-            .is_ok_and(karpenter_ec2::catalogue::RegionFacts::spot_is_assumed)
+        self.catalogue.region(&self.region).is_ok_and(karpenter_ec2::catalogue::RegionFacts::spot_is_assumed)
     }
 }

@@ -43,10 +43,7 @@ struct Line {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let bundle = args
-        .cluster_ca_bundle
-        .clone()
-        .or_else(|| std::env::var("CLUSTER_CA_BUNDLE").ok());
+    let bundle = args.cluster_ca_bundle.clone().or_else(|| std::env::var("CLUSTER_CA_BUNDLE").ok());
     let sources = read_sources(&args.file, &mut io::stdin().lock()).map_err(BadInput::from_all)?;
     let objects = raw_objects(&sources).map_err(BadInput::from_all)?;
     let mut faults = Vec::new();
@@ -77,32 +74,19 @@ fn line(mut raw: RawObject, defaults: bool, bundle: Option<&str>) -> Result<Opti
     }
     let object = raw.object.take();
     let told = |faults: Vec<karpenter_index::Fault>| {
-        faults
-            .into_iter()
-            .map(|fault| raw.fault(fault).to_string())
-            .collect::<Vec<_>>()
+        faults.into_iter().map(|fault| raw.fault(fault).to_string()).collect::<Vec<_>>()
     };
     Ok(match kind {
         Kind::NodePool => {
             let pool: NodePool = read_strictly(object).map_err(told)?;
             let (hash, name) = (nodepool_hash(&pool), pool.metadata.name.unwrap_or_default());
-            Some(Line {
-                kind: "NodePool",
-                name,
-                hash,
-                hash_version: NODEPOOL_HASH_VERSION,
-            })
+            Some(Line { kind: "NodePool", name, hash, hash_version: NODEPOOL_HASH_VERSION })
         }
         Kind::EC2NodeClass => {
             let class: EC2NodeClass = read_strictly(object).map_err(told)?;
             let hash = ec2nodeclass_hash(&class, bundle);
             let name = class.metadata.name.unwrap_or_default();
-            Some(Line {
-                kind: "EC2NodeClass",
-                name,
-                hash,
-                hash_version: EC2NODECLASS_HASH_VERSION,
-            })
+            Some(Line { kind: "EC2NodeClass", name, hash, hash_version: EC2NODECLASS_HASH_VERSION })
         }
         Kind::NodeClaim | Kind::NodeOverlay | Kind::CapacityBuffer => None,
     })

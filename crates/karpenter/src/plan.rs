@@ -99,11 +99,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
     out.flush()?;
     notes(args, &loaded, &market, &plan);
     let left_over = !json::unschedulable(&loaded.world, &plan).is_empty();
-    Ok(ExitCode::from(if args.fail_on_unschedulable && left_over {
-        LEFT_OVER
-    } else {
-        0
-    }))
+    Ok(ExitCode::from(if args.fail_on_unschedulable && left_over { LEFT_OVER } else { 0 }))
 }
 
 fn print(
@@ -127,11 +123,7 @@ fn print(
         }
         Output::Table => {
             let style = Style::of_stdout(&|name| std::env::var(name).ok());
-            let view = table::View {
-                style,
-                spot_is_assumed: market.spot_is_assumed(),
-                took,
-            };
+            let view = table::View { style, spot_is_assumed: market.spot_is_assumed(), took };
             out.write_all(table::render(&loaded.world, plan, view).as_bytes())?;
         }
     }
@@ -148,10 +140,7 @@ fn notes(args: &Args, loaded: &Loaded, market: &Market, plan: &Plan) {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the time it took is for people to read; no decision depends on it"
-)]
+#[expect(clippy::disallowed_methods, reason = "the time it took is for people to read; no decision depends on it")]
 fn timed(world: &World) -> (Plan, Duration) {
     let start = Instant::now();
     let plan = karpenter_scheduling::solve(world);

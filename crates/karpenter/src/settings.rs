@@ -76,14 +76,10 @@ impl SettingsArgs {
             faults.extend(found.into_iter().map(|fault| format!("scheduler-config: {fault}")));
             Vec::new()
         });
-        let overhead = self
-            .vm_memory_overhead_percent
-            .or_else(|| parsed(env("VM_MEMORY_OVERHEAD_PERCENT")))
-            .unwrap_or(0.075);
+        let overhead =
+            self.vm_memory_overhead_percent.or_else(|| parsed(env("VM_MEMORY_OVERHEAD_PERCENT"))).unwrap_or(0.075);
         if !(overhead >= 0.0 && overhead.is_finite()) {
-            faults.push(format!(
-                "vm-memory-overhead-percent: {overhead} is negative or no number"
-            ));
+            faults.push(format!("vm-memory-overhead-percent: {overhead} is negative or no number"));
         }
         let enis = self.reserved_enis.or_else(|| parsed(env("RESERVED_ENIS"))).unwrap_or(0);
         let reserved_enis = u32::try_from(enis).unwrap_or_else(|_| {

@@ -12,11 +12,7 @@ pub(crate) enum Style {
 impl Style {
     pub(crate) fn of_stdout(env: &dyn Fn(&str) -> Option<String>) -> Self {
         let refused = env("NO_COLOR").is_some_and(|value| !value.is_empty()) || env("TERM").as_deref() == Some("dumb");
-        if std::io::stdout().is_terminal() && !refused {
-            Self::Colour
-        } else {
-            Self::Plain
-        }
+        if std::io::stdout().is_terminal() && !refused { Self::Colour } else { Self::Plain }
     }
 
     fn wrap(self, code: &str, text: &str) -> String {

@@ -55,11 +55,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
     let types = market
         .instance_types(&class.object, &settings.ec2)
         .map_err(|faults| BadInput::from_all(faults.into_iter().map(|fault| class.fault(fault))))?;
-    let offerings = if args.offerings {
-        Offerings::Shown
-    } else {
-        Offerings::Hidden
-    };
+    let offerings = if args.offerings { Offerings::Shown } else { Offerings::Hidden };
     match args.output {
         Output::Json => {
             for instance_type in &types {
@@ -84,12 +80,7 @@ fn node_class(path: &PathBuf) -> anyhow::Result<RawObject> {
     };
     let unknown = karpenter_api::validation::unknown_fields(karpenter_api::Kind::EC2NodeClass, &class.object);
     if !unknown.is_empty() {
-        let fault = |field| {
-            class.fault(karpenter_index::Fault {
-                field,
-                message: "unknown field".to_owned(),
-            })
-        };
+        let fault = |field| class.fault(karpenter_index::Fault { field, message: "unknown field".to_owned() });
         return Err(BadInput::from_all(unknown.into_iter().map(fault)).into());
     }
     karpenter_api::apply_defaults(karpenter_api::Kind::EC2NodeClass, &mut class.object);

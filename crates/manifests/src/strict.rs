@@ -25,12 +25,15 @@ pub fn read_strictly<T: DeserializeOwned>(value: Value) -> Result<T, Vec<Fault>>
         });
         let report = report.into_inner();
         let first_round = faults.is_empty();
-        if first_round {
-            let unknown = report.unknown.into_iter();
-            faults.extend(unknown.map(|field| Fault {
+        // What stands behind a value of the wrong type is only seen once that value is out of the way.
+        for field in report.unknown {
+            let fault = Fault {
                 field,
                 message: "unknown field".to_owned(),
-            }));
+            };
+            if !faults.contains(&fault) {
+                faults.push(fault);
+            }
         }
         match outcome {
             Ok(object) if faults.is_empty() => return Ok(object),

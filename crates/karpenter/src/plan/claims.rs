@@ -19,13 +19,8 @@ use super::resources::shown;
 
 /// In the order of the plan, as they would be sent to an API server.
 pub(crate) fn node_claims(loaded: &Loaded, plan: &Plan) -> Vec<Value> {
-    let claims = plan
-        .new_nodes
-        .iter()
-        .map(|node| claim(&loaded.world, &loaded.node_pools[node.pool], node));
-    claims
-        .map(|claim| serde_json::to_value(claim).expect("our types are plain data with string keys"))
-        .collect()
+    let claims = plan.new_nodes.iter().map(|node| claim(&loaded.world, &loaded.node_pools[node.pool], node));
+    claims.map(|claim| serde_json::to_value(claim).expect("our types are plain data with string keys")).collect()
 }
 
 fn claim(world: &World, object: &NodePool, node: &NewNode) -> NodeClaim {
@@ -49,32 +44,17 @@ fn claim(world: &World, object: &NodePool, node: &NewNode) -> NodeClaim {
     claim.spec.termination_grace_period = template.spec.termination_grace_period.clone();
     claim.spec.expire_after = template.spec.expire_after.clone();
     claim.spec.requirements = written(&narrowed(pool, node));
-    let requests = shown(&node.requests)
-        .into_iter()
-        .map(|(name, text)| (name, Quantity(text)))
-        .collect();
-    claim.spec.resources = Some(ResourceRequirements {
-        requests: Some(requests),
-    });
+    let requests = shown(&node.requests).into_iter().map(|(name, text)| (name, Quantity(text))).collect();
+    claim.spec.resources = Some(ResourceRequirements { requests: Some(requests) });
     claim
 }
 
 fn annotations(pool: &NodePool, node: &NewNode) -> BTreeMap<String, String> {
-    let own = pool
-        .spec
-        .template
-        .annotations()
-        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let own = pool.spec.template.annotations().map(|(key, value)| (key.to_owned(), value.to_owned()));
     let mut all: BTreeMap<String, String> = own.collect();
     all.insert(api_labels::NODEPOOL_HASH.to_owned(), nodepool_hash(pool));
-    all.insert(
-        api_labels::NODEPOOL_HASH_VERSION.to_owned(),
-        NODEPOOL_HASH_VERSION.to_owned(),
-    );
-    all.insert(
-        api_labels::MIN_VALUES_RELAXED.to_owned(),
-        node.min_values_relaxed.to_string(),
-    );
+    all.insert(api_labels::NODEPOOL_HASH_VERSION.to_owned(), NODEPOOL_HASH_VERSION.to_owned());
+    all.insert(api_labels::MIN_VALUES_RELAXED.to_owned(), node.min_values_relaxed.to_string());
     all
 }
 
@@ -82,37 +62,25 @@ fn annotations(pool: &NodePool, node: &NewNode) -> BTreeMap<String, String> {
 /// what only the simulation knows.
 fn narrowed(pool: &Pool, node: &NewNode) -> Requirements {
     let mut requirements = node.requirements.clone();
-    requirements
-        .0
-        .retain(|key, _| ![HOSTNAME, REGISTERED, INITIALIZED].contains(&&**key));
-    let types = node
-        .instance_types
-        .iter()
-        .map(|position| &pool.instance_types[*position]);
+    requirements.0.retain(|key, _| ![HOSTNAME, REGISTERED, INITIALIZED].contains(&&**key));
+    let types = node.instance_types.iter().map(|position| &pool.instance_types[*position]);
     let offerings = types.clone().flat_map(|it| &it.offerings);
     let compatible = offerings.filter(|offering| offering.available && requirements.overlaps(&offering.requirements));
     let capacity_types: BTreeSet<_> = compatible.filter_map(karpenter_core::Offering::capacity_type).collect();
     let min_values = |key: &str| requirements.0.get(key).and_then(|requirement| requirement.min_values);
     let (of_types, of_capacity) = (min_values(INSTANCE_TYPE), min_values(CAPACITY_TYPE));
     let names: Vec<&str> = types.map(|it| &*it.name).collect();
-    let exactly = |values: Vec<&str>, min_values| Requirement {
-        min_values,
-        ..Requirement::one_of(values)
-    };
+    let exactly = |values: Vec<&str>, min_values| Requirement { min_values, ..Requirement::one_of(values) };
     requirements.0.insert(INSTANCE_TYPE.into(), exactly(names, of_types));
     if !capacity_types.is_empty() {
         let values = capacity_types.iter().map(|text| &**text).collect();
-        requirements
-            .0
-            .insert(CAPACITY_TYPE.into(), exactly(values, of_capacity));
+        requirements.0.insert(CAPACITY_TYPE.into(), exactly(values, of_capacity));
     }
     requirements
 }
 
 fn written(requirements: &Requirements) -> Vec<NodeSelectorRequirement> {
-    let expressions = requirements
-        .iter()
-        .flat_map(|(key, requirement)| requirement.to_expressions(key));
+    let expressions = requirements.iter().flat_map(|(key, requirement)| requirement.to_expressions(key));
     expressions
         .map(|expression| NodeSelectorRequirement {
             key: expression.key.to_string(),

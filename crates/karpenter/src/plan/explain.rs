@@ -20,11 +20,7 @@ pub(crate) fn code(reason: &Reason) -> &'static str {
         Reason::Pools(pools) => {
             let mut codes = pools.iter().map(|(_, reason)| pool_code(reason));
             let first = codes.next().unwrap_or("NoNodePools");
-            if codes.all(|code| code == first) {
-                first
-            } else {
-                "NoNodePoolFits"
-            }
+            if codes.all(|code| code == first) { first } else { "NoNodePoolFits" }
         }
     }
 }
@@ -74,10 +70,7 @@ fn pool_reason(reason: &PoolReason) -> String {
         PoolReason::Incompatible { keys, undefined, hint } => {
             let mut parts = Vec::new();
             if let Some(key) = undefined {
-                let hint = hint
-                    .as_ref()
-                    .map(|hint| format!(", did you mean {hint}?"))
-                    .unwrap_or_default();
+                let hint = hint.as_ref().map(|hint| format!(", did you mean {hint}?")).unwrap_or_default();
                 parts.push(format!("the label {key} is asked for and not defined{hint}"));
             }
             if !keys.is_empty() {
@@ -113,19 +106,11 @@ fn topology(constraint: &TopologyConstraint) -> String {
         TopologyKind::AntiAffinity => "pod anti-affinity",
         TopologyKind::InverseAntiAffinity => "another pod's anti-affinity",
     };
-    let counts: Vec<String> = constraint
-        .counts
-        .iter()
-        .map(|(domain, count)| format!("{domain}: {count}"))
-        .collect();
+    let counts: Vec<String> = constraint.counts.iter().map(|(domain, count)| format!("{domain}: {count}")).collect();
     format!(
         "{kind} over {} cannot be met (counts {}; the pod allows {}, the node {})",
         constraint.key,
-        if counts.is_empty() {
-            "none".to_owned()
-        } else {
-            counts.join(", ")
-        },
+        if counts.is_empty() { "none".to_owned() } else { counts.join(", ") },
         constraint.pod_domains,
         constraint.node_domains,
     )
@@ -158,21 +143,9 @@ fn types(failure: &TypeFailure) -> String {
         several => format!("no instance type {}", several.join(", or ")),
     };
     let (least, most) = (listed(&failure.requests.0), listed(&failure.requests.1));
-    let needed = if least == most {
-        least
-    } else {
-        format!("at least {least}, at most {most}")
-    };
-    let typo = if failure.suspicious_cpu {
-        "; a million CPUs or more: was m meant instead of M?"
-    } else {
-        ""
-    };
-    let requirements = if failure.requirements.is_empty() {
-        "none"
-    } else {
-        &failure.requirements
-    };
+    let needed = if least == most { least } else { format!("at least {least}, at most {most}") };
+    let typo = if failure.suspicious_cpu { "; a million CPUs or more: was m meant instead of M?" } else { "" };
+    let requirements = if failure.requirements.is_empty() { "none" } else { &failure.requirements };
     format!("{what} (requirements: {requirements}; needed with daemons: {needed}{typo})")
 }
 

@@ -74,20 +74,14 @@ pub(crate) fn document<'a>(world: &'a World, plan: &'a Plan, took: Option<Durati
         .existing
         .iter()
         .filter(|(_, pods)| !pods.is_empty())
-        .map(|(node, pods)| Existing {
-            name: &world.nodes[*node].name,
-            pods: keys(pods),
-        })
+        .map(|(node, pods)| Existing { name: &world.nodes[*node].name, pods: keys(pods) })
         .collect();
     existing_nodes.sort_by_key(|node| node.name);
     Document {
         api_version: "plan.karpenter.sh/v1",
         new_nodes: new_nodes.map(|(node, name)| new_node(world, node, name)).collect(),
         existing_nodes,
-        unschedulable: unschedulable(world, plan)
-            .into_iter()
-            .map(|left| told(world, left))
-            .collect(),
+        unschedulable: unschedulable(world, plan).into_iter().map(|left| told(world, left)).collect(),
         price_per_hour: plan.price().dollars(),
         solve_millis: took.map(|took| took.as_micros() as f64 / 1000.0),
     }
@@ -102,10 +96,7 @@ pub(crate) fn unschedulable<'a>(world: &World, plan: &'a Plan) -> Vec<&'a LeftOv
 
 fn new_node<'a>(world: &'a World, node: &'a NewNode, name: String) -> Node<'a> {
     let pool = &world.pools[node.pool];
-    let launched = pool
-        .instance_types
-        .iter()
-        .find(|it| it.name == node.launch.instance_type);
+    let launched = pool.instance_types.iter().find(|it| it.name == node.launch.instance_type);
     Node {
         name,
         node_pool: &pool.name,
@@ -113,11 +104,7 @@ fn new_node<'a>(world: &'a World, node: &'a NewNode, name: String) -> Node<'a> {
         capacity_type: &node.launch.capacity_type,
         zone: &node.launch.zone,
         price_per_hour: node.launch.price.dollars(),
-        instance_types: node
-            .instance_types
-            .iter()
-            .map(|it| &*pool.instance_types[*it].name)
-            .collect(),
+        instance_types: node.instance_types.iter().map(|it| &*pool.instance_types[*it].name).collect(),
         labels: &node.labels,
         pods: node.pods.iter().map(|pod| world.pods[*pod].key()).collect(),
         requests: shown(&node.requests),

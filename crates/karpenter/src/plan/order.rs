@@ -14,13 +14,7 @@ pub(crate) fn in_order(world: &World, mut plan: Plan) -> Plan {
         let launch = &node.launch;
         let first = node.pods.first().map(|pod| world.pods[*pod].key());
         let pool = world.pools[node.pool].name.clone();
-        (
-            pool,
-            launch.instance_type.clone(),
-            launch.zone.clone(),
-            launch.capacity_type.clone(),
-            first,
-        )
+        (pool, launch.instance_type.clone(), launch.zone.clone(), launch.capacity_type.clone(), first)
     });
     plan.left_over.sort_by_cached_key(|left| world.pods[left.pod].key());
     plan.ignored.sort_by_cached_key(|left| world.pods[left.pod].key());

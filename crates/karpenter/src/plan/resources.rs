@@ -8,9 +8,7 @@ use karpenter_core::{Quantity, Resources};
 /// Canonical, zeros left out.
 pub(crate) fn shown(list: &Resources) -> BTreeMap<String, String> {
     let present = list.iter().filter(|(_, quantity)| !quantity.is_zero());
-    present
-        .map(|(name, quantity)| (name.to_owned(), canonical(quantity).to_string()))
-        .collect()
+    present.map(|(name, quantity)| (name.to_owned(), canonical(quantity).to_string())).collect()
 }
 
 /// Exponents are for machines: what was written as `1e9` prints in binary units.
@@ -23,9 +21,5 @@ fn canonical(quantity: Quantity) -> Quantity {
 
 /// `cpu 1, memory 2Gi`, for messages.
 pub(crate) fn listed(list: &Resources) -> String {
-    shown(list)
-        .into_iter()
-        .map(|(name, text)| format!("{name} {text}"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    shown(list).into_iter().map(|(name, text)| format!("{name} {text}")).collect::<Vec<_>>().join(", ")
 }

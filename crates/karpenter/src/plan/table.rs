@@ -54,11 +54,7 @@ pub(crate) fn render(world: &World, plan: &Plan, view: View) -> String {
         style.bold("Plan"),
         pods(placed),
         pods(existing),
-        if left.is_empty() {
-            style.good(&pods(0))
-        } else {
-            style.bad(&pods(left.len()))
-        },
+        if left.is_empty() { style.good(&pods(0)) } else { style.bad(&pods(left.len())) },
         style.bold(&dollars(price)),
         style.bold(&dollars(MicroUsd(price.0.saturating_mul(HOURS_PER_MONTH)))),
     );
@@ -89,12 +85,7 @@ fn dollars(price: MicroUsd) -> String {
 
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .map(|g| std::str::from_utf8(g).unwrap_or(""))
-        .collect();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|g| std::str::from_utf8(g).unwrap_or("")).collect();
     groups.join(",")
 }
 
@@ -114,12 +105,7 @@ fn new_nodes(world: &World, plan: &Plan, style: Style) -> String {
         ("OR", Align::Right),
     ];
     let names = names(world, &plan.new_nodes);
-    let rows: Vec<Vec<String>> = plan
-        .new_nodes
-        .iter()
-        .zip(names)
-        .map(|(node, name)| row(world, node, name))
-        .collect();
+    let rows: Vec<Vec<String>> = plan.new_nodes.iter().zip(names).map(|(node, name)| row(world, node, name)).collect();
     columns(&header, &rows, style)
 }
 
@@ -137,21 +123,11 @@ fn row(world: &World, node: &NewNode, name: String) -> Vec<String> {
         node.pods.len().to_string(),
         format!("{}/{}", cores(node.requests.get(CPU)), cores(allocatable.get(CPU))),
         percent(&node.requests, &allocatable, CPU),
-        format!(
-            "{}/{}Gi",
-            gibibytes(node.requests.get(MEMORY)),
-            gibibytes(allocatable.get(MEMORY))
-        ),
+        format!("{}/{}Gi", gibibytes(node.requests.get(MEMORY)), gibibytes(allocatable.get(MEMORY))),
         percent(&node.requests, &allocatable, MEMORY),
         format!("{:.4}", launch.price.dollars()),
-        dollars(MicroUsd(launch.price.0.saturating_mul(HOURS_PER_MONTH)))
-            .trim_start_matches('$')
-            .to_owned(),
-        if others == 0 {
-            "-".to_owned()
-        } else {
-            format!("{others} more")
-        },
+        dollars(MicroUsd(launch.price.0.saturating_mul(HOURS_PER_MONTH))).trim_start_matches('$').to_owned(),
+        if others == 0 { "-".to_owned() } else { format!("{others} more") },
     ]
 }
 
@@ -177,34 +153,16 @@ fn existing_nodes(world: &World, plan: &Plan, style: Style) -> String {
         .existing
         .iter()
         .filter(|(_, pods)| !pods.is_empty())
-        .map(|(node, pods)| {
-            vec![
-                world.nodes[*node].name.to_string(),
-                pods.len().to_string(),
-                some_pods(world, pods),
-            ]
-        })
+        .map(|(node, pods)| vec![world.nodes[*node].name.to_string(), pods.len().to_string(), some_pods(world, pods)])
         .collect();
     rows.sort();
-    columns(
-        &[
-            ("EXISTING NODE", Align::Left),
-            ("PODS", Align::Right),
-            ("", Align::Left),
-        ],
-        &rows,
-        style,
-    )
+    columns(&[("EXISTING NODE", Align::Left), ("PODS", Align::Right), ("", Align::Left)], &rows, style)
 }
 
 fn some_pods(world: &World, pods: &[usize]) -> String {
     let named: Vec<String> = pods.iter().take(NAMED).map(|pod| world.pods[*pod].key()).collect();
     let more = pods.len().saturating_sub(NAMED);
-    let more = if more == 0 {
-        String::new()
-    } else {
-        format!(" and {more} more")
-    };
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     named.join(", ") + &more
 }
 
@@ -213,23 +171,18 @@ fn left_over(world: &World, left: &[&LeftOver], style: Style) -> String {
     let mut groups: BTreeMap<(String, Option<&str>), Vec<usize>> = BTreeMap::new();
     for entry in left {
         let miss = entry.nearest_miss.as_ref().map(|miss| miss.text.as_str());
-        groups
-            .entry((explain::reason(world, &entry.reason), miss))
-            .or_default()
-            .push(entry.pod);
+        groups.entry((explain::reason(world, &entry.reason), miss)).or_default().push(entry.pod);
     }
     let mut ordered: Vec<_> = groups.into_iter().collect();
     ordered.sort_by_key(|(_, pods)| world.pods[pods[0]].key());
     let mut text = style.bold("LEFT OVER") + "\n";
     for ((reason, miss), pods) in ordered {
         text += &format!("{}\n", style.bad(&some_pods(world, &pods)));
-        for part in reason.split("; NodePool ").enumerate().map(|(i, part)| {
-            if i == 0 {
-                part.to_owned()
-            } else {
-                format!("NodePool {part}")
-            }
-        }) {
+        for part in reason
+            .split("; NodePool ")
+            .enumerate()
+            .map(|(i, part)| if i == 0 { part.to_owned() } else { format!("NodePool {part}") })
+        {
             text += &format!("  {part}\n");
         }
         if let Some(miss) = miss {

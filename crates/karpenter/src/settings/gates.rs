@@ -10,10 +10,7 @@ pub(crate) struct FeatureGates {
 
 impl Default for FeatureGates {
     fn default() -> Self {
-        Self {
-            reserved_capacity: true,
-            node_overlay: false,
-        }
+        Self { reserved_capacity: true, node_overlay: false }
     }
 }
 

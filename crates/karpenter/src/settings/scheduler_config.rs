@@ -52,9 +52,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<DefaultSpread>, Vec<String>> {
     for (position, constraint) in constraints.into_iter().enumerate() {
         let at = format!("podTopologySpread.defaultConstraints[{position}]");
         if !seen.insert((constraint.topology_key.clone(), constraint.when_unsatisfiable.clone())) {
-            faults.push(format!(
-                "{at}: repeats the topologyKey and whenUnsatisfiable of another entry"
-            ));
+            faults.push(format!("{at}: repeats the topologyKey and whenUnsatisfiable of another entry"));
         }
         spread.extend(checked(constraint, &at, &mut faults));
     }
@@ -68,19 +66,13 @@ fn checked(constraint: Constraint, at: &str, faults: &mut Vec<String>) -> Option
         fault("maxSkew", "must be at least 1".to_owned());
     }
     if !is_qualified_name(&constraint.topology_key) {
-        fault(
-            "topologyKey",
-            format!("{:?} is not a label name", constraint.topology_key),
-        );
+        fault("topologyKey", format!("{:?} is not a label name", constraint.topology_key));
     }
     let when = match constraint.when_unsatisfiable.as_str() {
         "DoNotSchedule" => Some(WhenUnsatisfiable::DoNotSchedule),
         "ScheduleAnyway" => Some(WhenUnsatisfiable::ScheduleAnyway),
         other => {
-            fault(
-                "whenUnsatisfiable",
-                format!("{other:?} is not one of DoNotSchedule, ScheduleAnyway"),
-            );
+            fault("whenUnsatisfiable", format!("{other:?} is not one of DoNotSchedule, ScheduleAnyway"));
             None
         }
     };
@@ -93,21 +85,10 @@ fn checked(constraint: Constraint, at: &str, faults: &mut Vec<String>) -> Option
             default
         }
     };
-    let node_affinity = policy(
-        "nodeAffinityPolicy",
-        constraint.node_affinity_policy.as_deref(),
-        NodePolicy::Honor,
-    );
-    let node_taints = policy(
-        "nodeTaintsPolicy",
-        constraint.node_taints_policy.as_deref(),
-        NodePolicy::Ignore,
-    );
+    let node_affinity = policy("nodeAffinityPolicy", constraint.node_affinity_policy.as_deref(), NodePolicy::Honor);
+    let node_taints = policy("nodeTaintsPolicy", constraint.node_taints_policy.as_deref(), NodePolicy::Ignore);
     if constraint.label_selector.is_some() {
-        fault(
-            "labelSelector",
-            "is not allowed: it follows from each pod's owner and services".to_owned(),
-        );
+        fault("labelSelector", "is not allowed: it follows from each pod's owner and services".to_owned());
     }
     if constraint.match_label_keys.is_some() {
         fault("matchLabelKeys", "is not allowed".to_owned());

@@ -1,0 +1,251 @@
+//! The program as users meet it: arguments, output, exit statuses.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shop")
+}
+
+fn karpenter(args: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_karpenter"));
+    // Settings of whoever runs the tests must not decide them.
+    command.env_clear().args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A child that does not read its input has closed it, which is its good right.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const WORLD: &str = r#"
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: node
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default, uid: pool-uid}
+spec:
+  template:
+    metadata: {labels: {team: shop}, annotations: {note: kept}}
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      startupTaints: [{key: cni, effect: NoSchedule}]
+      requirements:
+      - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+      - {key: node.kubernetes.io/instance-type, operator: In, values: [m5.large, m5.xlarge]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 500m, memory: 1Gi}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: huge}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 100}}}]}
+"#;
+
+#[test]
+fn a_plan_in_json_has_the_documented_fields() {
+    let plan = json(&karpenter(&["plan", "-f", "-", "-o", "json"], WORLD));
+    assert_eq!(plan["apiVersion"], "plan.karpenter.sh/v1");
+    let node = &plan["newNodes"][0];
+    assert_eq!((node["name"].as_str(), node["nodePool"].as_str()), (Some("default-1"), Some("default")));
+    assert_eq!((node["instanceType"].as_str(), node["capacityType"].as_str()), (Some("m5.large"), Some("on-demand")));
+    assert_eq!(node["pods"], serde_json::json!(["default/web-0", "default/web-1"]));
+    assert_eq!(node["instanceTypes"], serde_json::json!(["m5.large", "m5.xlarge"]));
+    assert_eq!(node["labels"]["team"], "shop");
+    assert_eq!((node["requests"]["cpu"].as_str(), node["requests"]["pods"].as_str()), (Some("1"), Some("2")));
+    assert!(node["allocatable"]["memory"].is_string());
+    assert_eq!(node["pricePerHour"], plan["pricePerHour"]);
+    let left = plan["unschedulable"].as_array().unwrap();
+    assert_eq!((left.len(), left[0]["pod"].as_str()), (1, Some("default/huge")));
+    assert!(!left[0]["message"].as_str().unwrap().is_empty() && !left[0]["reason"].as_str().unwrap().is_empty());
+    for absent in ["solveMillis", "disruptions", "nodes"] {
+        assert!(plan.get(absent).is_none(), "{absent}");
+    }
+    assert!(json(&karpenter(&["plan", "-f", "-", "-o", "json", "--timings"], WORLD))["solveMillis"].is_number());
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    for output in ["json", "yaml", "table"] {
+        let run = || karpenter(&["plan", "-f", example().to_str().unwrap(), "-o", output], "").stdout;
+        assert_eq!(run(), run(), "{output}");
+    }
+}
+
+#[test]
+fn the_example_is_planned_but_for_the_pod_that_shows_a_reason() {
+    let plan = json(&karpenter(&["plan", "-f", example().to_str().unwrap(), "-o", "json"], ""));
+    let left: Vec<_> =
+        plan["unschedulable"].as_array().unwrap().iter().map(|left| left["pod"].as_str().unwrap()).collect();
+    assert_eq!(left, ["shop/notebook"]);
+    let pods: usize =
+        plan["newNodes"].as_array().unwrap().iter().map(|node| node["pods"].as_array().unwrap().len()).sum();
+    assert_eq!(pods, 9 + 3 + 12 + 2);
+}
+
+#[test]
+fn node_claims_are_written_as_they_would_be_created() {
+    // covers: SCH-NEW-32, SCH-NEW-33, SCH-NEW-34, SCH-NEW-36, SCH-NEW-37
+    let output = karpenter(&["plan", "-f", "-", "-o", "yaml"], WORLD);
+    let claim = text(&output.stdout);
+    for want in [
+        "kind: NodeClaim",
+        "generateName: default-",
+        "karpenter.sh/nodeclaim-min-values-relaxed: 'false'",
+        "karpenter.sh/nodepool-hash: ",
+        "karpenter.sh/nodepool-hash-version: v3",
+        "note: kept",
+        "blockOwnerDeletion: true",
+        "uid: pool-uid",
+        "startupTaints:",
+        "- key: karpenter.sh/capacity-type\n    operator: In\n    values:\n    - on-demand\n",
+        "- key: node.kubernetes.io/instance-type\n    operator: In\n    values:\n    - m5.large\n    - m5.xlarge\n",
+    ] {
+        assert!(claim.contains(want), "{want}\n{claim}");
+    }
+    let requests = "resources:\n    requests:\n      cpu: '1'\n      memory: '2Gi'\n      pods: '2'\n";
+    assert!(claim.contains(requests) || claim.contains(&requests.replace('\'', "")), "{claim}");
+    for unwanted in
+        ["kubernetes.io/hostname", "karpenter.sh/registered", "karpenter.sh/initialized", "controller: true"]
+    {
+        assert!(!claim.contains(unwanted), "{unwanted}\n{claim}");
+    }
+    let labels = claim.split("labels:").nth(1).unwrap().split("ownerReferences").next().unwrap();
+    assert!(
+        !labels.contains("instance-type") && !labels.contains("capacity-type"),
+        "well-known keys are no labels yet: {labels}"
+    );
+}
+
+#[test]
+fn left_over_pods_fail_the_run_only_when_asked() {
+    let status = |flags: &[&str]| karpenter(&[&["plan", "-f", "-"], flags].concat(), WORLD).status.code();
+    assert_eq!(status(&[]), Some(0));
+    assert_eq!(status(&["--fail-on-unschedulable"]), Some(3));
+    let (placed, _) = WORLD.rsplit_once("---").unwrap();
+    assert_eq!(karpenter(&["plan", "-f", "-", "--fail-on-unschedulable"], placed).status.code(), Some(0));
+}
+
+#[test]
+fn bad_input_is_told_fault_by_fault_and_nothing_is_planned() {
+    let bad = WORLD.replace("replicas: 2", "replicas: two").replace("image: i, resources", "image: i, resurces");
+    let output = karpenter(&["plan", "-f", "-", "-o", "json"], &bad);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let lines: Vec<String> = text(&output.stderr).lines().map(str::to_owned).collect();
+    let expect = [
+        "error: -: document 3: Deployment default/web: spec.template.spec.containers[0].resurces: unknown field",
+        "error: -: document 3: Deployment default/web: spec.replicas: invalid type: string \"two\", expected i32",
+        "error: -: document 4: Pod default/huge: spec.containers[0].resurces: unknown field",
+    ];
+    for want in expect {
+        assert!(lines.iter().any(|line| line == want), "{want}\n{lines:#?}");
+    }
+    assert_eq!(lines.len(), expect.len(), "{lines:#?}");
+}
+
+#[test]
+fn an_invalid_pool_is_bad_input() {
+    let bad = WORLD.replace("operator: In, values: [on-demand]", "operator: Like, values: [on-demand]");
+    let output = karpenter(&["plan", "-f", "-"], &bad);
+    assert_eq!(output.status.code(), Some(2));
+    let told = text(&output.stderr);
+    assert!(told.contains("-: document 2: NodePool default: spec.template.spec.requirements[0].operator"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_used_is_status_2() {
+    for (args, want) in [
+        (&["plan", "-f", "no-such-file.yaml"][..], "no-such-file.yaml"),
+        (&["plan"], "--file"),
+        (&["plan", "-f", "-", "--region", "mars-1"], "mars-1"),
+        (&["plan", "-f", "-", "--catalog", "no-such-folder"], "no-such-folder"),
+        (&["plan", "-f", "-", "--now", "yesterday"], "yesterday"),
+        (&["plan", "-f", "-", "--preference-policy", "Sometimes"], "preference-policy"),
+        (&["plan", "-f", "-", "--consolidate"], "not available yet"),
+        (&["types", "-f", "-"], "no EC2NodeClass"),
+        (&["frobnicate"], "frobnicate"),
+    ] {
+        let output = karpenter(args, "");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).contains(want), "{args:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn skipped_kinds_are_noted_on_standard_error() {
+    let more = format!("{WORLD}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\n");
+    let output = karpenter(&["plan", "-f", "-", "-o", "json"], &more);
+    assert!(text(&output.stderr).contains("note: skipped 1 v1 ConfigMap"), "{}", text(&output.stderr));
+    assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok());
+}
+
+#[test]
+fn hashes_are_one_line_each() {
+    let output = karpenter(&["hash", "-f", "-"], WORLD);
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<_> =
+        lines.iter().map(|line| (line["kind"].as_str().unwrap(), line["hashVersion"].as_str().unwrap())).collect();
+    assert_eq!(kinds, [("EC2NodeClass", "v6"), ("NodePool", "v3")]);
+    let with_bundle = karpenter(&["hash", "-f", "-", "--cluster-ca-bundle", "Y2E="], WORLD);
+    let first = |output: &Output| text(&output.stdout).lines().next().unwrap().to_owned();
+    assert_ne!(first(&output), first(&with_bundle), "the CA bundle is part of the class's hash");
+}
+
+#[test]
+fn types_are_listed_for_people_and_programs() {
+    let output = karpenter(&["types", "-o", "json", "--offerings"], "");
+    let line: Value = serde_json::from_str(text(&output.stdout).lines().next().unwrap()).unwrap();
+    assert!(line["allocatable"]["cpu"].is_string() && line["offerings"][0]["zone"].is_string(), "{line}");
+    let table = text(&karpenter(&["types"], "").stdout);
+    assert!(table.contains("m5.large"), "{table}");
+}
+
+#[test]
+fn help_shows_examples_and_ends_well() {
+    // covers: API-ST-04
+    for args in
+        [&["--help"][..], &["plan", "--help"], &["types", "--help"], &["hash", "--help"], &["completions", "--help"]]
+    {
+        let output = karpenter(args, "");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(args.len() == 1 || text(&output.stdout).contains("Examples:"), "{args:?}");
+    }
+}
+
+#[test]
+fn crds_and_completions_are_printed() {
+    let crds = text(&karpenter(&["crds"], "").stdout);
+    for name in ["nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"] {
+        assert!(crds.contains(&format!("name: {name}")), "{name}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(text(&karpenter(&["completions", shell], "").stdout).contains("karpenter"), "{shell}");
+    }
+}
