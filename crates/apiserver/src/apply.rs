@@ -1,13 +1,18 @@
 //! Server-side apply.
 
+use karpenter_kinds::fielderror::FieldError;
 use karpenter_kinds::strategy::Part;
+use karpenter_structural::apply::ApplyError;
+use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::history::Verb;
+use crate::managed::{self, Author};
+use crate::registry::Served;
 use crate::request::Request;
 use crate::state::State;
 use crate::write::{self, Place, WriteOptions, Written};
-use crate::{convert, input, managed};
+use crate::{convert, input};
 
 /// The applied object, and 201 where it is new.
 pub(crate) fn apply(
@@ -18,40 +23,83 @@ pub(crate) fn apply(
     options: &mut WriteOptions,
 ) -> Result<(Written, u16), ApiError> {
     let served = &place.served;
-    let body = input::yaml(&request.body)?;
-    let table = served
-        .table
-        .ok_or_else(|| ApiError::method_not_allowed("patch", &served.group, &served.plural))?;
-    let current = state
-        .store
-        .get(table, &served.key(&place.namespace, &place.name))
-        .cloned();
+    let Some(manager) = request.query.get("fieldManager") else {
+        let error = FieldError::required("fieldManager", "is required for apply patch");
+        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+    };
+    let force = request.query.flag("force");
+    let (config, strict) = parse(request)?;
+    check_config(place, &config)?;
+    strict_errors(served, &config, strict, options)?;
+    let table = served.table.ok_or_else(|| ApiError::method_not_allowed("patch", &served.group, &served.plural))?;
+    let current = state.store.get(table, &served.key(&place.namespace, &place.name)).cloned();
+    let now = state.now_text();
+    let author = Author { manager, part, subresource: write::subresource_name(part), now: &now };
+    let live = current.as_ref().map(|current| convert::from_stored(served, current.value()));
+    if live.is_none() && part != Part::Main {
+        return Err(ApiError::not_found(&served.group, &served.plural, &place.name));
+    }
+    let applied = managed::apply_config(served, live.as_ref(), &config, &author, force).map_err(|error| refusal(served, place, error))?;
+    let mut silent = WriteOptions { validation: write::FieldValidation::Ignore, ..options.clone() };
+    let object = write::decode_object(served, applied, &mut silent, Vec::new())?;
     match current {
         None => {
-            if part != Part::Main {
-                return Err(ApiError::not_found(&served.group, &served.plural, &place.name));
+            if !config["metadata"]["uid"].is_null() {
+                return Err(ApiError::conflict(&served.group, &served.plural, &place.name,
+                    &format!("uid mismatch: the provided object specified uid {}, and no existing object was found", config["metadata"]["uid"].as_str().unwrap_or_default())));
             }
-            let object = write::decode_object(served, body, options, Vec::new())?;
-            Ok((write::create(state, place, object, options, Verb::Apply)?, 201))
+            Ok((write::create_managed(state, place, object, options, Verb::Apply)?, 201))
         }
         Some(current) => {
-            let before = convert::from_stored(served, current.value());
-            let patched = karpenter_structural::patch::merge_patch(&before, &body)
-                .map_err(|e| ApiError::bad_request(e.to_string()))?;
-            let object = write::decode_object(served, patched, options, Vec::new())?;
-            Ok((
-                write::replace(
-                    state,
-                    place,
-                    part,
-                    &current,
-                    object,
-                    managed::Change::Update,
-                    options,
-                    Verb::Apply,
-                )?,
-                200,
-            ))
+            let written = write::replace_managed(state, place, part, &current, object, options, Verb::Apply)?;
+            Ok((written, 200))
         }
+    }
+}
+
+fn parse(request: &Request) -> Result<(Value, Vec<String>), ApiError> {
+    // YAML contains JSON; where it is JSON, repeated keys are found as in any other body.
+    if request.body.first() == Some(&b'{')
+        && let Ok((value, strict)) = input::json(&request.body)
+    {
+        return Ok((value, strict));
+    }
+    let value = input::yaml(&request.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {}", error.message)))?;
+    Ok((value, Vec::new()))
+}
+
+fn check_config(place: &Place, config: &Value) -> Result<(), ApiError> {
+    if !config.is_object() {
+        return Err(ApiError::bad_request("error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type map[string]interface {}"));
+    }
+    let name = config["metadata"]["name"].as_str().unwrap_or_default();
+    if !name.is_empty() && name != place.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            place.name
+        )));
+    }
+    Ok(())
+}
+
+/// Fields the kind does not have are refused by apply itself; repeated ones by field validation.
+fn strict_errors(served: &Served, _config: &Value, strict: Vec<String>, options: &mut WriteOptions) -> Result<(), ApiError> {
+    write::report_strict(served, strict, options)
+}
+
+fn refusal(served: &Served, place: &Place, error: ApplyError) -> ApiError {
+    match error {
+        ApplyError::BadRequest(message) => ApiError::bad_request(message),
+        ApplyError::Conflict { message, causes } => {
+            let causes: Vec<Value> = causes
+                .iter()
+                .map(|cause| json!({"reason": "FieldManagerConflict", "message": cause.message, "field": cause.field}))
+                .collect();
+            let mut error = ApiError::new(409, "Conflict", message);
+            error.details = Some(json!({"causes": causes}));
+            let _ = (served, place);
+            error
+        }
+        ApplyError::Unexpected(message) => ApiError::new(500, "", message),
     }
 }

@@ -45,6 +45,21 @@ pub(crate) fn to_stored(served: &Served, mut value: Value) -> Value {
     }
 }
 
+/// An object in another version of its kind, whichever that is.
+pub(crate) fn between(served: &Served, object: &Value, api_version: &str) -> Value {
+    let mut object = object.clone();
+    match (&served.origin, &*served.group, api_version) {
+        (Origin::Builtin(_), "autoscaling", "autoscaling/v1") => autoscaler_to_v1(object),
+        (Origin::Builtin(_), "autoscaling", "autoscaling/v2") => autoscaler_to_v2(object),
+        (Origin::Builtin(_), _, "v1") if &*served.kind == "Event" => rename(object, EVENT_FIELDS, "v1", Direction::ToStored),
+        (Origin::Builtin(_), _, "events.k8s.io/v1") => rename(object, EVENT_FIELDS, "events.k8s.io/v1", Direction::ToServed),
+        _ => {
+            object["apiVersion"] = Value::from(api_version);
+            object
+        }
+    }
+}
+
 enum Direction {
     ToServed,
     ToStored,

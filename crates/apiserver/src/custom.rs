@@ -22,7 +22,8 @@ pub(crate) struct CustomVersion {
     pub(crate) version: String,
     pub(crate) storage_version: String,
     pub(crate) schema: Option<Schema>,
-    pub(crate) shapes: Shapes,
+    /// How the parts of every version merge, by `apiVersion`.
+    pub(crate) shapes: Arc<Vec<(String, Shapes)>>,
     /// The schema as it was written, for OpenAPI.
     pub(crate) raw_schema: Value,
     /// `spec.preserveUnknownFields` of old CRDs.
@@ -191,6 +192,16 @@ pub(crate) fn versions(crd: &Value) -> Vec<(Arc<CustomVersion>, bool)> {
         .and_then(|version| version["name"].as_str())
         .unwrap_or_default()
         .to_owned();
+    let shapes: Vec<(String, Shapes)> = list
+        .iter()
+        .map(|version| {
+            let api_version = format!("{group}/{}", version["name"].as_str().unwrap_or_default());
+            let schema = Schema::parse(&version["schema"]["openAPIV3Schema"]).ok();
+            let shapes = schema::shapes(&api_version, kind, schema.as_ref());
+            (api_version, shapes)
+        })
+        .collect();
+    let shapes = Arc::new(shapes);
     list.iter()
         .map(|version| {
             let name = version["name"].as_str().unwrap_or_default().to_owned();
@@ -213,11 +224,10 @@ pub(crate) fn versions(crd: &Value) -> Vec<(Arc<CustomVersion>, bool)> {
                     .map(str::to_owned)
                     .unwrap_or_else(|| format!("{group}/{name} {kind} is deprecated"))
             });
-            let api_version = format!("{group}/{name}");
             let custom = CustomVersion {
                 crd: crd["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
                 storage_version: storage_version.clone(),
-                shapes: schema::shapes(&api_version, kind, schema.as_ref()),
+                shapes: shapes.clone(),
                 schema,
                 raw_schema,
                 preserve_unknown: spec["preserveUnknownFields"] == true,

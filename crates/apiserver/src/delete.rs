@@ -190,25 +190,20 @@ pub(crate) fn delete(
 }
 
 fn check_preconditions(place: &Place, options: &DeleteOptions, object: &Object) -> Result<(), ApiError> {
-    let conflict = |why: String| {
-        Err(ApiError::conflict(
-            &place.served.group,
-            &place.served.plural,
-            &place.name,
-            &why,
-        ))
-    };
+    let (group, kind) = (&place.served.group, &place.served.kind);
     if let Some(uid) = options.uid.as_deref().filter(|uid| **uid != *object.uid) {
-        return conflict(format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
             object.uid
-        ));
+        );
+        return Err(ApiError::conflict(group, kind, &place.name, &why));
     }
     let current = object.version.to_string();
     if let Some(version) = options.version.as_deref().filter(|version| *version != current) {
-        return conflict(format!(
-            "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {current}"
-        ));
+        let why = format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({current}). The object might have been modified"
+        );
+        return Err(ApiError::conflict(group, kind, &place.name, &why));
     }
     Ok(())
 }

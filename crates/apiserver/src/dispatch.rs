@@ -17,8 +17,8 @@ use crate::render::{self, Encoding, View};
 use crate::request::{Request, ResourcePath};
 use crate::server::{Inner, bytes_response, json_response, response};
 use crate::state::State;
-use crate::write::{self, FieldValidation, Place, WriteOptions, Written};
-use crate::{convert, discovery, input, managed, pods, read, reviews, scale, tokens};
+use crate::write::{self, Place, WriteOptions, Written};
+use crate::{convert, discovery, input, pods, read, reviews, scale, tokens};
 
 pub(crate) async fn dispatch(inner: &Arc<Inner>, request: &Request) -> Result<Response<Body>, ApiError> {
     match ResourcePath::parse(&request.path) {
@@ -70,10 +70,25 @@ fn verb_of(request: &Request, path: &ResourcePath) -> &'static str {
 
 fn resource(inner: &Arc<Inner>, request: &Request, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
     let verb = verb_of(request, path);
+    let named = path.name.is_some();
+    let misplaced = match request.method {
+        Method::POST => named && path.subresource.is_none(),
+        Method::PUT | Method::PATCH => !named,
+        _ => false,
+    };
     authorize(inner, request, path, verb)?;
     let mut state = inner.state();
     let served = state.registry.find(&path.group, &path.version, &path.resource).cloned();
-    let served = served.ok_or_else(ApiError::no_such_path)?;
+    let Some(served) = served else {
+        let known = state.registry.all().any(|served| *served.group == path.group && *served.version == path.version);
+        if known || path.group.is_empty() {
+            return Err(ApiError::no_such_path());
+        }
+        return Ok(bytes_response(404, "text/plain; charset=utf-8", "404 page not found\n"));
+    };
+    if misplaced {
+        return Err(method_not_allowed());
+    }
     if path.namespace.is_some() && !served.namespaced {
         return Err(ApiError::no_such_path());
     }
@@ -272,7 +287,7 @@ fn create(
         return reviews::create(inner, state, request, served, namespace);
     }
     let mut options = WriteOptions::parse(request)?;
-    let (body, strict) = input::parse(request)?;
+    let (body, strict) = input::parse_object(served, request)?;
     deprecation(served, &mut options);
     let object = write::decode_object(served, body, &mut options, strict)?;
     let place = Place {
@@ -293,7 +308,7 @@ fn deprecation(served: &Served, options: &mut WriteOptions) {
 fn update(state: &mut State, request: &Request, place: &Place, part: Part) -> Result<Response<Body>, ApiError> {
     let served = &place.served;
     let mut options = WriteOptions::parse(request)?;
-    let (body, strict) = input::parse(request)?;
+    let (body, strict) = input::parse_object(served, request)?;
     deprecation(served, &mut options);
     let object = write::decode_object(served, body, &mut options, strict)?;
     let table = served.table.ok_or_else(method_not_allowed)?;
@@ -308,16 +323,7 @@ fn update(state: &mut State, request: &Request, place: &Place, part: Part) -> Re
         }
         return Err(ApiError::not_found(&served.group, &served.plural, &place.name));
     };
-    let written = write::replace(
-        state,
-        place,
-        part,
-        &current,
-        object,
-        managed::Change::Update,
-        &mut options,
-        Verb::Update,
-    )?;
+    let written = write::replace(state, place, part, write::subresource_name(part), &current, object, &mut options, Verb::Update)?;
     written_response(served, &written, 200, request, &options, state)
 }
 
@@ -339,22 +345,8 @@ fn patch_object(state: &mut State, request: &Request, place: &Place, part: Part)
     let current = read::get(state, served, &place.namespace, &place.name)?;
     let before = convert::from_stored(served, current.value());
     let patched = patch::apply(served, kind, &before, &body)?;
-    let mut decode_options = options.clone();
-    if options.validation == FieldValidation::Warn && kind == PatchKind::Json {
-        decode_options.validation = FieldValidation::Warn;
-    }
-    let object = write::decode_object(served, patched, &mut decode_options, duplicates)?;
-    options.warnings = decode_options.warnings;
-    let written = write::replace(
-        state,
-        place,
-        part,
-        &current,
-        object,
-        managed::Change::Update,
-        &mut options,
-        Verb::Patch,
-    )?;
+    let object = write::decode_patched(served, patched, &mut options, duplicates)?;
+    let written = write::replace(state, place, part, write::subresource_name(part), &current, object, &mut options, Verb::Patch)?;
     written_response(served, &written, 200, request, &options, state)
 }
 
@@ -532,16 +524,7 @@ fn scale_request(state: &mut State, request: &Request, place: &Place) -> Result<
         patch::apply(served, kind, &before, &body)?
     };
     let object = scale::write(served, &current, &wanted)?;
-    let written = write::replace(
-        state,
-        place,
-        Part::Main,
-        &current,
-        object,
-        managed::Change::Update,
-        &mut options,
-        Verb::Update,
-    )?;
+    let written = write::replace(state, place, Part::Main, "scale", &current, object, &mut options, Verb::Update)?;
     let scale = match &written {
         Written::Object(object) => scale::read(served, object)?,
         Written::Dry(_) => wanted,

@@ -1,6 +1,5 @@
 //! Failures as clients see them: a `Status` with reason, details and causes.
 
-use karpenter_kinds::resources::api_version;
 use serde_json::{Map, Value, json};
 
 /// What a request failed with.
@@ -201,8 +200,10 @@ impl ApiError {
 
     /// The Status object.
     pub fn status(&self) -> Value {
-        let mut status = json!({"kind": "Status", "apiVersion": api_version("", "v1"), "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason});
+        let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message});
+        if !self.reason.is_empty() {
+            status["reason"] = Value::from(self.reason);
+        }
         let object = status.as_object_mut().expect("an object literal");
         if let Some(details) = &self.details {
             object.insert("details".into(), details.clone());

@@ -1,17 +1,14 @@
 //! Bodies: JSON or YAML in, a value out, and the check that it is of the kind the path says.
 
-use serde_json::Value;
+use karpenter_kinds::types::Types;
+use serde_json::{Map, Value};
 
 use crate::error::ApiError;
+use crate::go_json;
 use crate::registry::{Origin, Served};
 use crate::request::Request;
 
-const ACCEPTED: [&str; 4] = [
-    "application/json",
-    "application/yaml",
-    "application/vnd.kubernetes.protobuf",
-    "application/cbor",
-];
+const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// The media type without its parameters.
 pub(crate) fn media_type(request: &Request) -> &str {
@@ -28,34 +25,10 @@ pub(crate) fn parse(request: &Request) -> Result<(Value, Vec<String>), ApiError>
 }
 
 pub(crate) fn json(body: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| bad_json(body, &error))?;
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| ApiError::bad_request(go_json::syntax_error(body, &error)))?;
     let duplicates = crate::duplicates::find(body);
     Ok((value, duplicates))
-}
-
-fn bad_json(body: &[u8], error: &serde_json::Error) -> ApiError {
-    let text = String::from_utf8_lossy(body);
-    let _ = error;
-    let first = text.trim_start().chars().next();
-    let message = match first {
-        None => "unexpected end of JSON input".to_owned(),
-        _ if error.is_eof() => "unexpected end of JSON input".to_owned(),
-        Some('{' | '[' | '"' | '0'..='9' | '-' | 't' | 'f' | 'n') => {
-            let at = error.column().saturating_sub(1);
-            let found = text
-                .lines()
-                .nth(error.line().saturating_sub(1))
-                .and_then(|line| line.chars().nth(at));
-            match found {
-                Some(found) => format!("invalid character '{found}' looking for beginning of value"),
-                None => "unexpected end of JSON input".to_owned(),
-            }
-        }
-        Some(other) => format!(
-            "couldn't get version/kind; json parse error: invalid character '{other}' looking for beginning of value"
-        ),
-    };
-    ApiError::bad_request(message)
 }
 
 pub(crate) fn yaml(body: &[u8]) -> Result<Value, ApiError> {
@@ -64,58 +37,99 @@ pub(crate) fn yaml(body: &[u8]) -> Result<Value, ApiError> {
         .map_err(|error| ApiError::bad_request(format!("error converting YAML to JSON: yaml: {error}")))
 }
 
+/// A body that is to be an object of this kind.
+pub(crate) fn parse_object(served: &Served, request: &Request) -> Result<(Value, Vec<String>), ApiError> {
+    let unrecognized = |why: &str| {
+        let kind = &served.kind;
+        let message = match &served.origin {
+            Origin::Builtin(_) => format!(
+                "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({})",
+                go_json::summary(&request.body)
+            ),
+            Origin::Custom(_) => format!(
+                "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({})",
+                go_json::summary(&request.body)
+            ),
+        };
+        ApiError::bad_request(message)
+    };
+    let parsed = parse(request).map_err(|error| if error.code == 400 { unrecognized(&error.message) } else { error })?;
+    if !parsed.0.is_object() {
+        return Err(unrecognized(&format!(
+            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            go_json::describe(&parsed.0)
+        )));
+    }
+    Ok(parsed)
+}
+
 /// Fills in a missing type and refuses a wrong one.
 pub(crate) fn check_type(served: &Served, value: &mut Value) -> Result<(), ApiError> {
     let Some(object) = value.as_object_mut() else {
-        return Err(ApiError::bad_request(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            match value {
-                Value::Array(_) => "array",
-                Value::String(_) => "string",
-                Value::Number(_) => "number",
-                Value::Bool(_) => "bool",
-                Value::Null | Value::Object(_) => "null",
-            }
-        )));
+        return Err(ApiError::bad_request("the object is not a JSON object"));
     };
-    let api_version = object
-        .get("apiVersion")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
-    let kind = object
-        .get("kind")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
-    if let Origin::Custom(_) = served.origin {
-        if kind.is_empty() {
-            return Err(ApiError::bad_request(format!(
-                "Object 'Kind' is missing in '{}'",
-                Value::Object(object.clone())
-            )));
-        }
-        if api_version.is_empty() {
-            return Err(ApiError::bad_request(format!(
-                "Object 'apiVersion' is missing in '{}'",
-                Value::Object(object.clone())
-            )));
-        }
-    }
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
     let expected = served.api_version();
-    if !api_version.is_empty() && api_version != expected {
-        return Err(ApiError::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-        )));
-    }
-    if !kind.is_empty() && kind != *served.kind {
-        let version = &served.version;
-        return Err(ApiError::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {}: converting (v1.{kind}) to (core.{}): unknown conversion",
-            &**version, served.kind, served.kind
-        )));
+    if let Origin::Custom(_) = served.origin {
+        check_custom_type(served, object, &api_version, &kind)?;
+    } else if (!api_version.is_empty() && api_version != expected) || (!kind.is_empty() && kind != *served.kind) {
+        let api_version = if api_version.is_empty() { expected.clone() } else { api_version };
+        let kind = if kind.is_empty() { served.kind.to_string() } else { kind };
+        return Err(wrong_builtin_type(served, &api_version, &kind, &expected));
     }
     object.insert("apiVersion".into(), Value::from(expected));
     object.insert("kind".into(), Value::from(&*served.kind));
     Ok(())
+}
+
+fn check_custom_type(served: &Served, object: &Map<String, Value>, api_version: &str, kind: &str) -> Result<(), ApiError> {
+    let missing = |what: &str| {
+        let shown = Value::Object(object.clone());
+        Err(ApiError::bad_request(format!("Object '{what}' is missing in '{shown}'")))
+    };
+    if kind.is_empty() {
+        return missing("Kind");
+    }
+    if api_version.is_empty() {
+        return missing("apiVersion");
+    }
+    let expected = served.api_version();
+    if api_version != expected {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if kind != &*served.kind {
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\"",
+            &*served.version, served.kind
+        )));
+    }
+    Ok(())
+}
+
+fn wrong_builtin_type(served: &Served, api_version: &str, kind: &str, expected: &str) -> ApiError {
+    let version = api_version.rsplit('/').next().unwrap_or(api_version);
+    let known = Types::get().kind(api_version, kind).is_some();
+    if !known {
+        return ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {}: no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\"",
+            served.kind
+        ));
+    }
+    if kind == &*served.kind {
+        return ApiError::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        ));
+    }
+    // Go packages are named after the group's first part: `apps`, `core`.
+    let package = match served.group.split('.').next() {
+        None | Some("") => "core",
+        Some(package) => package,
+    };
+    ApiError::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {0}: converting (v1.{kind}) to ({package}.{0}): unknown conversion",
+        served.kind
+    ))
 }

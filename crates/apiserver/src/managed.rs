@@ -1,76 +1,96 @@
-//! Who set which field: `metadata.managedFields`.
+//! Who set which field: `metadata.managedFields`, kept on every write.
 
 use karpenter_kinds::strategy::Part;
+use karpenter_structural::apply::{self, Set, Versions, Write};
+use karpenter_structural::shape::{Shape, builtin};
 use serde_json::Value;
 
-use crate::error::ApiError;
-use crate::registry::Served;
-use crate::write::WriteOptions;
-
-/// How an update names its fields.
-pub(crate) enum Change<'a> {
-    /// PUT and the patches: what differs is the manager's.
-    Update,
-    /// Server-side apply has already said whose is what.
-    Applied(&'a Value),
-}
+use crate::convert;
+use crate::registry::{Origin, Served};
 
 /// The user agent up to its first slash, as the server names a manager nobody named.
 pub(crate) fn default_manager(user_agent: &str) -> String {
-    let name: String = user_agent
-        .split('/')
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(128)
-        .collect();
+    let name: String = user_agent.split('/').next().unwrap_or_default().chars().take(128).collect();
     if name.is_empty() { "unknown".into() } else { name }
 }
 
-pub(crate) fn on_create(
-    _served: &Served,
-    object: &mut Value,
-    _manual: Option<Value>,
-    _options: &WriteOptions,
-    _now: &str,
-) {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.shift_remove("managedFields");
-    }
-}
+/// The versions of a served kind, for the bookkeeping across them.
+pub(crate) struct KindVersions<'a>(pub(crate) &'a Served);
 
-pub(crate) fn on_update(
-    _served: &Served,
-    object: &mut Value,
-    old: &Value,
-    change: Change<'_>,
-    _part: Part,
-    _options: &WriteOptions,
-    _now: &str,
-) -> Result<(), ApiError> {
-    let managed = match change {
-        Change::Applied(managed) => Some(managed.clone()),
-        Change::Update => old["metadata"].get("managedFields").cloned(),
-    };
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        match managed {
-            Some(managed) => metadata.insert("managedFields".into(), managed),
-            None => metadata.shift_remove("managedFields"),
-        };
-    }
-    Ok(())
-}
-
-/// Whether nothing changed that is worth a write: times of managed fields alone are not.
-pub(crate) fn same_ignoring_times(object: &Value, old: &Value) -> bool {
-    let strip = |value: &Value| {
-        let mut value = value.clone();
-        for entry in value["metadata"]["managedFields"].as_array_mut().into_iter().flatten() {
-            if let Some(entry) = entry.as_object_mut() {
-                entry.shift_remove("time");
+impl Versions for KindVersions<'_> {
+    fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
+        match &self.0.origin {
+            Origin::Builtin(_) => builtin::shapes().kind(api_version, &self.0.kind),
+            Origin::Custom(custom) => {
+                let found = custom.shapes.iter().find(|(version, _)| version == api_version);
+                found.and_then(|(_, shapes)| shapes.kind(api_version, &self.0.kind))
             }
         }
-        value
-    };
-    object == old || strip(object) == strip(old)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Value {
+        if object["apiVersion"] == api_version {
+            return object.clone();
+        }
+        convert::between(self.0, object, api_version)
+    }
+}
+
+/// Fields that a write to this part cannot change and so cannot own.
+fn reset_fields(served: &Served, part: Part) -> Set {
+    const NONE: [&[&str]; 0] = [];
+    let has_status = served.has_subresource("status");
+    match (&served.origin, part) {
+        (Origin::Custom(_), Part::Status) => Set::of_fields([&["metadata"][..], &["spec"]]),
+        (Origin::Builtin(_), Part::Status) => match &*served.kind {
+            "Pod" => {
+                Set::of_fields([&["spec"][..], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]])
+            }
+            "Deployment" => Set::of_fields([&["spec"][..], &["metadata", "labels"]]),
+            "CustomResourceDefinition" => Set::of_fields([&["metadata"][..], &["spec"]]),
+            _ => Set::of_fields([&["spec"][..]]),
+        },
+        (_, Part::Main | Part::Finalize) if has_status => Set::of_fields([&["status"][..]]),
+        _ => Set::of_fields(NONE),
+    }
+}
+
+/// What a write says about itself.
+pub(crate) struct Author<'a> {
+    pub(crate) manager: &'a str,
+    pub(crate) part: Part,
+    /// `scale` writes the object itself, under its own name.
+    pub(crate) subresource: &'a str,
+    pub(crate) now: &'a str,
+}
+
+fn with_write<T>(served: &Served, author: &Author<'_>, use_it: impl FnOnce(Write<'_>) -> T) -> T {
+    let versions = KindVersions(served);
+    let reset = reset_fields(served, author.part);
+    let api_version = served.api_version();
+    use_it(Write {
+        manager: author.manager,
+        subresource: author.subresource,
+        api_version: &api_version,
+        kind: &served.kind,
+        now: author.now,
+        versions: &versions,
+        reset: &reset,
+    })
+}
+
+/// The object with the fields it changes recorded as the author's.
+pub(crate) fn update(served: &Served, live: Option<&Value>, new: &Value, author: &Author<'_>) -> Value {
+    with_write(served, author, |write| apply::update(live, new, write))
+}
+
+/// Server-side apply of a configuration.
+pub(crate) fn apply_config(
+    served: &Served,
+    live: Option<&Value>,
+    config: &Value,
+    author: &Author<'_>,
+    force: bool,
+) -> Result<Value, apply::ApplyError> {
+    with_write(served, author, |write| apply::apply(live, config, write, force))
 }

@@ -2,7 +2,7 @@
 
 use karpenter_structural::patch::{self, PatchError};
 use karpenter_structural::shape::builtin;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::input;
@@ -17,26 +17,16 @@ pub(crate) enum PatchKind {
     Apply,
 }
 
-const BUILTIN: [&str; 5] = [
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-    "application/apply-patch+cbor",
-];
-
 pub(crate) fn kind_of(served: &Served, request: &Request) -> Result<PatchKind, ApiError> {
     let kind = match input::media_type(request) {
         "application/json-patch+json" => PatchKind::Json,
         "application/merge-patch+json" => PatchKind::Merge,
         "application/strategic-merge-patch+json" if served.custom().is_none() => PatchKind::Strategic,
         "application/apply-patch+yaml" => PatchKind::Apply,
-        other => {
-            let accepted: Vec<&str> = match served.custom() {
-                None => BUILTIN.to_vec(),
-                Some(_) => vec![BUILTIN[0], BUILTIN[1], BUILTIN[3], BUILTIN[4]],
-            };
-            return Err(ApiError::unsupported_media_type(other, &accepted));
+        _ => {
+            let mut error = ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+            error.details = Some(json!({}));
+            return Err(error);
         }
     };
     Ok(kind)
@@ -46,7 +36,20 @@ pub(crate) fn kind_of(served: &Served, request: &Request) -> Result<PatchKind, A
 pub(crate) fn apply(served: &Served, kind: PatchKind, current: &Value, patch: &Value) -> Result<Value, ApiError> {
     let name = current["metadata"]["name"].as_str().unwrap_or_default();
     let result = match kind {
-        PatchKind::Json => patch::json_patch(current, patch),
+        PatchKind::Json => {
+            if !patch.is_array() {
+                let found = match patch {
+                    Value::Object(_) => "object",
+                    Value::String(_) => "string",
+                    Value::Bool(_) => "bool",
+                    _ => "number",
+                };
+                return Err(ApiError::bad_request(format!(
+                    "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
+                )));
+            }
+            patch::json_patch(current, patch)
+        }
         PatchKind::Merge | PatchKind::Apply => patch::merge_patch(current, patch),
         PatchKind::Strategic => {
             let shapes = builtin::shapes();
@@ -63,10 +66,11 @@ fn refusal(served: &Served, name: &str, error: &PatchError) -> ApiError {
     let _ = (served, name);
     match error {
         PatchError::BadRequest(message) => ApiError::bad_request(message.clone()),
-        PatchError::Unprocessable(message) => {
-            let mut error = ApiError::new(422, "Invalid", message.clone());
-            error.details = Some(serde_json::json!({}));
-            error.details = None;
+        PatchError::Unprocessable(_) => {
+            // The reference server keeps the reason to itself.
+            let mut error =
+                ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request");
+            error.details = Some(json!({}));
             error
         }
         PatchError::TooLarge(message) => ApiError::new(413, "RequestEntityTooLarge", message.clone()),

@@ -32,12 +32,7 @@ pub(crate) enum Encoding {
     Yaml,
 }
 
-const MEDIA_TYPES: [&str; 4] = [
-    "application/json",
-    "application/yaml",
-    "application/vnd.kubernetes.protobuf",
-    "application/cbor",
-];
+const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// What `Accept` asks for. Clauses are tried in order; the first we can serve wins.
 pub(crate) fn negotiate(request: &Request) -> Result<(View, Encoding), ApiError> {

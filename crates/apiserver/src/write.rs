@@ -5,12 +5,13 @@ use std::sync::Arc;
 use karpenter_kinds::fielderror::FieldError;
 use karpenter_kinds::strategy::{self, Part};
 use karpenter_kinds::{decode, defaults, validate};
+use karpenter_structural::apply;
 use serde_json::{Map, Value};
 
 use crate::admission::{self, Attributes, Operation};
 use crate::error::ApiError;
 use crate::history::Verb;
-use crate::managed;
+use crate::managed::{self, Author};
 use crate::registry::{Origin, Served};
 use crate::request::{Request, User};
 use crate::state::State;
@@ -119,7 +120,8 @@ pub(crate) fn decode_object(
             strict_errors.extend(decoded.strict_errors);
             let mut value = decoded.value;
             defaults::apply(&served.group, &served.version, &served.kind, &mut value);
-            value
+            // Defaulting leaves nulls where it only looked, and appends where the type has an order.
+            reorder(served, value)
         }
         Origin::Custom(custom) => {
             let (value, unknown) = custom.decode(value)?;
@@ -129,6 +131,29 @@ pub(crate) fn decode_object(
     };
     report_strict(served, strict_errors, options)?;
     Ok(value)
+}
+
+/// A patched object: what does not fit its type is the patch's fault.
+pub(crate) fn decode_patched(
+    served: &Served,
+    value: Value,
+    options: &mut WriteOptions,
+    strict: Vec<String>,
+) -> Result<Value, ApiError> {
+    if let Origin::Builtin(id) = &served.origin
+        && let Err(error) = decode::decode(*id, value.clone())
+    {
+        // Shown as the merge left it: its top in order, the rest as it was.
+        let mut shown = value;
+        if let Some(fields) = shown.as_object_mut() {
+            fields.sort_keys();
+        }
+        let error = FieldError::invalid("patch", shown.to_string(), error);
+        let mut error = ApiError::invalid("", "", "", &[error]);
+        error.message = error.message.replacen("\"\" is invalid", " \"\" is invalid", 1).replacen("  \"\"", " \"\"", 1);
+        return Err(error);
+    }
+    decode_object(served, value, options, strict)
 }
 
 pub(crate) fn report_strict(served: &Served, errors: Vec<String>, options: &mut WriteOptions) -> Result<(), ApiError> {
@@ -166,21 +191,28 @@ pub(crate) fn create(
     options: &mut WriteOptions,
     verb: Verb,
 ) -> Result<Written, ApiError> {
-    let served = &place.served;
-    let table = served
-        .table
-        .ok_or_else(|| ApiError::method_not_allowed("create", &served.group, &served.plural))?;
     let now = state.now_text();
-    let sent_version = object["metadata"]["resourceVersion"]
-        .as_str()
-        .is_some_and(|version| !version.is_empty());
-    if sent_version {
-        return Err(ApiError::bad_request(
-            "resourceVersion should not be set on objects to be created",
-        ));
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.shift_remove("managedFields");
     }
+    let author = Author { manager: &options.manager, part: Part::Main, subresource: "", now: &now };
+    let object = managed::update(&place.served, None, &object, &author);
+    create_managed(state, place, object, options, verb)
+}
+
+/// The same, its managed fields known.
+pub(crate) fn create_managed(
+    state: &mut State,
+    place: &Place,
+    mut object: Value,
+    options: &mut WriteOptions,
+    verb: Verb,
+) -> Result<Written, ApiError> {
+    let served = &place.served;
+    let table = served.table.ok_or_else(|| ApiError::method_not_allowed("create", &served.group, &served.plural))?;
+    let now = state.now_text();
     set_namespace(served, &place.namespace, &mut object)?;
-    let manual_managed = object["metadata"].get("managedFields").cloned();
+    let sent_version = object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty());
     let given_name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let generated = given_name.is_empty()
         && object["metadata"]["generateName"]
@@ -222,7 +254,6 @@ pub(crate) fn create(
     if let Origin::Builtin(_) = served.origin {
         canonicalize(served, &mut object);
     }
-    managed::on_create(served, &mut object, manual_managed, options, &now);
     let mut object = reorder(served, object);
     let key = served.key(&place.namespace, &name);
     admission::validate(
@@ -239,6 +270,10 @@ pub(crate) fn create(
         &object,
         None,
     )?;
+    if sent_version {
+        let message = "resourceVersion should not be set on objects to be created";
+        return Err(ApiError::new(500, "", message));
+    }
     if state.store.get(table, &key).is_some() {
         let error = if generated {
             let mut error = ApiError::already_exists(&served.group, &served.plural, &name);
@@ -293,13 +328,7 @@ fn prepare_metadata(state: &mut State, object: &mut Value, now: &str) {
     let Some(metadata) = object["metadata"].as_object_mut() else {
         return;
     };
-    for key in [
-        "resourceVersion",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "managedFields",
-    ] {
+    for key in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.shift_remove(key);
     }
     metadata.insert("uid".into(), Value::from(uid));
@@ -328,18 +357,33 @@ pub(crate) fn reorder(served: &Served, value: Value) -> Value {
     }
 }
 
-/// Writes `object` over `current` after all checks. The heart of PUT, PATCH and apply.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one call per verb, each argument a different kind of thing"
-)]
+/// Writes `object` over `current`, recording what changes as the writer's.
+#[expect(clippy::too_many_arguments, reason = "one call per verb, each argument a different kind of thing")]
 pub(crate) fn replace(
+    state: &mut State,
+    place: &Place,
+    part: Part,
+    subresource: &str,
+    current: &Arc<Object>,
+    object: Value,
+    options: &mut WriteOptions,
+    verb: Verb,
+) -> Result<Written, ApiError> {
+    let now = state.now_text();
+    let live = convert::from_stored(&place.served, current.value());
+    check_identity(place, &object, &live)?;
+    let author = Author { manager: &options.manager, part, subresource, now: &now };
+    let object = managed::update(&place.served, Some(&live), &object, &author);
+    replace_managed(state, place, part, current, object, options, verb)
+}
+
+/// The same, its managed fields known: the heart of PUT, PATCH and apply.
+pub(crate) fn replace_managed(
     state: &mut State,
     place: &Place,
     part: Part,
     current: &Arc<Object>,
     mut object: Value,
-    manage: managed::Change<'_>,
     options: &mut WriteOptions,
     verb: Verb,
 ) -> Result<Written, ApiError> {
@@ -379,12 +423,11 @@ pub(crate) fn replace(
     if let Origin::Builtin(_) = served.origin {
         canonicalize(served, &mut object);
     }
-    managed::on_update(served, &mut object, &old, manage, part, options, &now)?;
     let mut object = reorder(served, object);
     admission::validate(state, &attributes, &object, Some(&old))?;
     admission::before_store(state, served, &mut object, Some(&old), options.dry_run)?;
-    let unchanged = same_but_version(&object, &old);
-    if unchanged {
+    apply::keep_times(&mut object, &old);
+    if object == old {
         return Ok(Written::Object(current.clone()));
     }
     if options.dry_run {
@@ -449,7 +492,11 @@ fn check_identity(place: &Place, object: &Value, old: &Value) -> Result<(), ApiE
         old["metadata"]["uid"].as_str().unwrap_or_default(),
     );
     if let Some(uid) = uid.filter(|uid| !uid.is_empty() && *uid != old_uid) {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in \
+             precondition: {uid}, UID in object meta: {old_uid}",
+            storage_key(place)
+        );
         return Err(ApiError::conflict(
             &place.served.group,
             &place.served.plural,
@@ -464,6 +511,21 @@ impl ApiError {
     fn named(self, _place: &Place) -> Self {
         self
     }
+}
+
+/// Where the reference server keeps the object; its conflicts show it.
+fn storage_key(place: &Place) -> String {
+    let served = &place.served;
+    let resource = match (&served.origin, &*served.kind) {
+        (Origin::Custom(_), _) => format!("{}/{}", served.group, served.plural),
+        (_, "Node") => "minions".to_owned(),
+        (_, "Service") => "services/specs".to_owned(),
+        (_, "Endpoints") => "services/endpoints".to_owned(),
+        (_, "Ingress") => "ingress".to_owned(),
+        (_, "ReplicationController") => "controllers".to_owned(),
+        _ => served.plural.to_string(),
+    };
+    format!("/registry/{resource}/{}", served.key(&place.namespace, &place.name))
 }
 
 fn check_version(place: &Place, part: Part, object: &Value, old: &Value, verb: Verb) -> Result<(), ApiError> {
@@ -505,9 +567,4 @@ fn keep_system_fields(object: &mut Value, old: &Value) {
             None => metadata.shift_remove(key),
         };
     }
-}
-
-fn same_but_version(object: &Value, old: &Value) -> bool {
-    // The version is restored from the old object, so plain equality is enough.
-    managed::same_ignoring_times(object, old)
 }
