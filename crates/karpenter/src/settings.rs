@@ -43,7 +43,6 @@ pub(crate) struct SettingsArgs {
 pub(crate) struct Resolved {
     pub(crate) core: Settings,
     pub(crate) ec2: Ec2Settings,
-    pub(crate) gates: FeatureGates,
 }
 
 impl SettingsArgs {
@@ -104,7 +103,6 @@ impl SettingsArgs {
                 reserved_enis,
                 reserved_capacity: gates.reserved_capacity,
             },
-            gates,
         })
     }
 }

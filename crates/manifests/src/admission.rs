@@ -21,10 +21,8 @@ pub(crate) struct Admission {
 }
 
 /// Classes that every cluster has.
-const SYSTEM_PRIORITIES: [(&str, i32); 2] = [
-    ("system-cluster-critical", 2_000_000_000),
-    ("system-node-critical", 2_000_001_000),
-];
+const SYSTEM_PRIORITIES: [(&str, i32); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 impl Admission {
     pub(crate) fn priority_class(&mut self, object: PriorityClass) {
@@ -36,8 +34,7 @@ impl Admission {
     }
 
     pub(crate) fn runtime_class(&mut self, object: RuntimeClass) {
-        self.runtime_classes
-            .insert(object.metadata.name.clone().unwrap_or_default(), object);
+        self.runtime_classes.insert(object.metadata.name.clone().unwrap_or_default(), object);
     }
 
     pub(crate) fn limit_range(&mut self, namespace: Arc<str>, object: core_v1::LimitRange) {
@@ -64,10 +61,7 @@ impl Admission {
     }
 
     fn priority(&self, class: &str) -> Option<i32> {
-        let system = SYSTEM_PRIORITIES
-            .iter()
-            .find(|(name, _)| *name == class)
-            .map(|(_, value)| *value);
+        let system = SYSTEM_PRIORITIES.iter().find(|(name, _)| *name == class).map(|(_, value)| *value);
         self.priorities.get(class).copied().or(system)
     }
 
@@ -78,11 +72,7 @@ impl Admission {
         for item in items {
             let defaults = container_defaults(item);
             for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
-                let requests = container
-                    .resources
-                    .get_or_insert_default()
-                    .requests
-                    .get_or_insert_default();
+                let requests = container.resources.get_or_insert_default().requests.get_or_insert_default();
                 for (name, quantity) in &defaults {
                     requests.entry(name.clone()).or_insert_with(|| quantity.clone());
                 }
@@ -92,11 +82,7 @@ impl Admission {
 
     /// Overhead, selector and tolerations of the pod's runtime class.
     fn apply_runtime_class(&self, spec: &mut core_v1::PodSpec) {
-        let Some(class) = spec
-            .runtime_class_name
-            .as_ref()
-            .and_then(|name| self.runtime_classes.get(name))
-        else {
+        let Some(class) = spec.runtime_class_name.as_ref().and_then(|name| self.runtime_classes.get(name)) else {
             return;
         };
         if let (None, Some(overhead)) = (&spec.overhead, &class.overhead) {
@@ -104,16 +90,8 @@ impl Admission {
         }
         let Some(scheduling) = &class.scheduling else { return };
         let selector = spec.node_selector.get_or_insert_default();
-        selector.extend(
-            scheduling
-                .node_selector
-                .iter()
-                .flatten()
-                .map(|(key, value)| (key.clone(), value.clone())),
-        );
-        spec.tolerations
-            .get_or_insert_default()
-            .extend(scheduling.tolerations.iter().flatten().cloned());
+        selector.extend(scheduling.node_selector.iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
+        spec.tolerations.get_or_insert_default().extend(scheduling.tolerations.iter().flatten().cloned());
     }
 }
 
@@ -166,12 +144,7 @@ fn merge_label_keys(metadata: &ObjectMeta, spec: &mut core_v1::PodSpec) {
     });
     for (required, preferred) in near.into_iter().chain(far) {
         let required = required.iter_mut().flatten();
-        for term in required.chain(
-            preferred
-                .iter_mut()
-                .flatten()
-                .map(|weighted| &mut weighted.pod_affinity_term),
-        ) {
+        for term in required.chain(preferred.iter_mut().flatten().map(|weighted| &mut weighted.pod_affinity_term)) {
             merge_into(term, labels);
         }
     }
@@ -184,14 +157,11 @@ fn merge_into(term: &mut core_v1::PodAffinityTerm, labels: &BTreeMap<String, Str
     for (keys, operator) in [(&term.match_label_keys, "In"), (&term.mismatch_label_keys, "NotIn")] {
         for key in keys.iter().flatten() {
             let Some(value) = labels.get(key) else { continue };
-            selector
-                .match_expressions
-                .get_or_insert_default()
-                .push(LabelSelectorRequirement {
-                    key: key.clone(),
-                    operator: operator.to_owned(),
-                    values: Some(vec![value.clone()]),
-                });
+            selector.match_expressions.get_or_insert_default().push(LabelSelectorRequirement {
+                key: key.clone(),
+                operator: operator.to_owned(),
+                values: Some(vec![value.clone()]),
+            });
         }
     }
 }

@@ -5,10 +5,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use karpenter_core::Pod;
 use karpenter_core::pod::Phase;
 use karpenter_core::world::DisruptionBudget;
-use karpenter_index::reduce;
+use karpenter_index::{Fault, reduce};
 
 /// The budget as the solver sees it; running pods count as healthy where the object has no status.
-pub(crate) fn disruption_budget(object: &PodDisruptionBudget, pods: &[Pod]) -> Result<DisruptionBudget, String> {
+pub(crate) fn disruption_budget(object: &PodDisruptionBudget, pods: &[Pod]) -> Result<DisruptionBudget, Fault> {
     let mut budget = reduce::disruption_budget(object);
     let status = object.status.as_ref();
     let told = status
@@ -27,12 +27,17 @@ pub(crate) fn disruption_budget(object: &PodDisruptionBudget, pods: &[Pod]) -> R
     }
     let spec = object.spec.clone().unwrap_or_default();
     let desired = match (&spec.max_unavailable, &spec.min_available) {
-        (Some(most), _) => expected - scaled(most, expected).ok_or("spec.maxUnavailable")?,
-        (None, Some(least)) => scaled(least, expected).ok_or("spec.minAvailable")?,
+        (Some(most), _) => expected - scaled(most, expected).ok_or_else(|| unreadable("spec.maxUnavailable"))?,
+        (None, Some(least)) => scaled(least, expected).ok_or_else(|| unreadable("spec.minAvailable"))?,
         (None, None) => 0,
     };
     budget.disruptions_allowed = i32::try_from((healthy - desired.max(0)).max(0)).unwrap_or(i32::MAX);
     Ok(budget)
+}
+
+fn unreadable(field: &str) -> Fault {
+    let message = "is neither a count nor a percentage".to_owned();
+    Fault { field: field.to_owned(), message }
 }
 
 /// A count, or a percentage of `total` rounded up.

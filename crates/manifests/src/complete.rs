@@ -31,18 +31,12 @@ pub(crate) fn pod(object: &mut core_v1::Pod) {
 pub(crate) type NamedClaim = ((Arc<str>, Arc<str>), VolumeClaim);
 
 /// The claims made for a pod's generic ephemeral volumes, by namespace and name.
-pub(crate) fn ephemeral_claims(
-    object: &core_v1::Pod,
-    namespace: &Arc<str>,
-) -> Vec<NamedClaim> {
+pub(crate) fn ephemeral_claims(object: &core_v1::Pod, namespace: &Arc<str>) -> Vec<NamedClaim> {
     let name = object.metadata.name.as_deref().unwrap_or("");
     let volumes = object.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let claim = |volume: &core_v1::Volume| {
         let template = volume.ephemeral.as_ref()?.volume_claim_template.as_ref()?;
-        let made = core_v1::PersistentVolumeClaim {
-            spec: Some(template.spec.clone()),
-            ..Default::default()
-        };
+        let made = core_v1::PersistentVolumeClaim { spec: Some(template.spec.clone()), ..Default::default() };
         let key = (namespace.clone(), format!("{name}-{}", volume.name).into());
         Some((key, reduce::volume_claim(&made)))
     };
@@ -57,9 +51,7 @@ pub(crate) fn node(object: &mut core_v1::Node) {
     let managed = labels.get(NODEPOOL).is_some_and(|pool| !pool.is_empty());
     if managed && !labels.contains_key(REGISTERED) {
         labels.insert(REGISTERED.to_owned(), "true".to_owned());
-        labels
-            .entry(INITIALIZED.to_owned())
-            .or_insert_with(|| "true".to_owned());
+        labels.entry(INITIALIZED.to_owned()).or_insert_with(|| "true".to_owned());
     }
     let zone = labels.get(ZONE).cloned().unwrap_or_default();
     let spec = object.spec.get_or_insert_default();

@@ -44,11 +44,7 @@ pub(crate) fn each_object(source: &Source, sink: &mut dyn Sink) {
     match std::str::from_utf8(text) {
         Ok(text) => yaml(&source.name, text, sink),
         Err(error) => {
-            let place = Place {
-                file: source.name.clone(),
-                document: 1,
-                item: None,
-            };
+            let place = Place { file: source.name.clone(), document: 1, item: None };
             sink.fault(place, format!("not UTF-8 at byte {}", error.valid_up_to()));
         }
     }
@@ -62,17 +58,8 @@ fn json(file: &Arc<str>, text: &[u8], sink: &mut dyn Sink) -> bool {
     while stream.end().is_err() {
         document += 1;
         let mut taken = 0;
-        let place = Place {
-            file: file.clone(),
-            document,
-            item: None,
-        };
-        let read = Document {
-            place: &place,
-            sink,
-            taken: &mut taken,
-        }
-        .deserialize(&mut stream);
+        let place = Place { file: file.clone(), document, item: None };
+        let read = Document { place: &place, sink, taken: &mut taken }.deserialize(&mut stream);
         if let Err(error) = read {
             let json_only = file.ends_with(".json");
             if document == 1 && taken == 0 && !json_only && error.is_syntax() {
@@ -94,28 +81,16 @@ fn yaml(file: &Arc<str>, text: &str, sink: &mut dyn Sink) {
             continue;
         }
         count += 1;
-        let place = Place {
-            file: file.clone(),
-            document: count,
-            item: None,
-        };
+        let place = Place { file: file.clone(), document: count, item: None };
         let mut taken = 0;
         let read = serde_saphyr::with_deserializer_from_str_with_options(document, yaml_options(), |stream| {
-            Document {
-                place: &place,
-                sink,
-                taken: &mut taken,
-            }
-            .deserialize(stream)
+            Document { place: &place, sink, taken: &mut taken }.deserialize(stream)
         });
         if let Err(error) = read {
             let error = error.without_snippet();
             let line = error.location().map(|at| first_line + at.line() as usize);
             let text = error.to_string().replace('\n', " ");
-            sink.fault(
-                place,
-                line.map_or(text.clone(), |line| format!("line {line} of the file: {text}")),
-            );
+            sink.fault(place, line.map_or(text.clone(), |line| format!("line {line} of the file: {text}")));
         }
     }
 }
@@ -141,9 +116,8 @@ fn split_documents(text: &str) -> Vec<(usize, &str)> {
     let mut documents = Vec::new();
     let (mut start, mut start_line, mut position) = (0, 0, 0);
     for (number, line) in text.split_inclusive('\n').enumerate() {
-        let separator = line
-            .strip_prefix("---")
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
+        let separator =
+            line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
         if separator {
             documents.push((start_line, &text[start..position]));
             start = position + 3;
@@ -191,11 +165,7 @@ impl<'de> Visitor<'de> for Document<'_> {
             if key == "items" {
                 is_list = true;
                 let kind = item_kind(&object);
-                map.next_value_seed(Items {
-                    document: &mut self,
-                    kind,
-                    nameless: &mut nameless,
-                })?;
+                map.next_value_seed(Items { document: &mut self, kind, nameless: &mut nameless })?;
             } else {
                 object.insert(key, map.next_value()?);
             }
@@ -216,11 +186,7 @@ impl<'de> Visitor<'de> for Document<'_> {
 
 /// What the items of a `PodList` are. A plain `List` does not say.
 fn item_kind(list: &Map<String, Value>) -> Option<(String, String)> {
-    let kind = list
-        .get("kind")?
-        .as_str()?
-        .strip_suffix("List")
-        .filter(|kind| !kind.is_empty())?;
+    let kind = list.get("kind")?.as_str()?.strip_suffix("List").filter(|kind| !kind.is_empty())?;
     Some((list.get("apiVersion")?.as_str()?.to_owned(), kind.to_owned()))
 }
 
@@ -261,10 +227,7 @@ impl<'de> Visitor<'de> for Items<'_, '_> {
         let mut position = 0;
         while let Some(item) = items.next_element::<Value>()? {
             position += 1;
-            let place = Place {
-                item: Some(position),
-                ..self.document.place.clone()
-            };
+            let place = Place { item: Some(position), ..self.document.place.clone() };
             *self.document.taken += 1;
             let Value::Object(mut item) = item else {
                 self.document.sink.fault(place, "is not an object".to_owned());

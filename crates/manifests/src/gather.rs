@@ -67,7 +67,7 @@ pub(crate) struct Gathered {
     pub(crate) ephemeral_claims: Vec<complete::NamedClaim>,
     pub(crate) services: Vec<Service>,
     pub(crate) namespaces: BTreeMap<Arc<str>, Labels>,
-    pub(crate) budgets: Vec<PodDisruptionBudget>,
+    pub(crate) budgets: Vec<Found<PodDisruptionBudget>>,
     skipped: BTreeMap<String, usize>,
 }
 
@@ -75,19 +75,13 @@ impl Gathered {
     /// A line for each kind that was passed over.
     pub(crate) fn note_skipped_kinds(&mut self) {
         for (kind, count) in std::mem::take(&mut self.skipped) {
-            self.notes
-                .push(format!("skipped {count} {kind}: plans do not depend on this kind"));
+            self.notes.push(format!("skipped {count} {kind}: plans do not depend on this kind"));
         }
     }
 
     pub(crate) fn fault(&mut self, place: &Place, object: &str, fault: Fault) {
         let Fault { field, message } = fault;
-        self.faults.push(InputFault {
-            place: place.clone(),
-            object: object.to_owned(),
-            field,
-            message,
-        });
+        self.faults.push(InputFault { place: place.clone(), object: object.to_owned(), field, message });
     }
 
     pub(crate) fn refuse(&mut self, place: &Place, refused: Refused) {
@@ -103,9 +97,8 @@ pub(crate) struct AdmissionSink<'a>(pub(crate) &'a mut Admission);
 impl AdmissionSink<'_> {
     /// Whether a text can hold anything for this reading; most do not, and are then read once.
     pub(crate) fn concerns(text: &[u8]) -> bool {
-        ["PriorityClass", "RuntimeClass", "LimitRange"]
-            .iter()
-            .any(|word| text.windows(word.len()).any(|window| window == word.as_bytes()))
+        let Ok(text) = std::str::from_utf8(text) else { return false };
+        ["PriorityClass", "RuntimeClass", "LimitRange"].iter().any(|word| text.contains(word))
     }
 }
 
@@ -151,14 +144,7 @@ pub(crate) struct GatherSink<'a> {
 
 impl Sink for GatherSink<'_> {
     fn fault(&mut self, place: Place, message: String) {
-        self.gathered.fault(
-            &place,
-            "",
-            Fault {
-                field: String::new(),
-                message,
-            },
-        );
+        self.gathered.fault(&place, "", Fault { field: String::new(), message });
     }
 
     fn object(&mut self, place: Place, mut object: Map<String, Value>) {
@@ -167,34 +153,16 @@ impl Sink for GatherSink<'_> {
         if api_version.is_empty() || kind.is_empty() {
             let field = if kind.is_empty() { "kind" } else { "apiVersion" };
             let message = "is missing: this is no Kubernetes object".to_owned();
-            return self.gathered.fault(
-                &place,
-                "",
-                Fault {
-                    field: field.to_owned(),
-                    message,
-                },
-            );
+            return self.gathered.fault(&place, "", Fault { field: field.to_owned(), message });
         }
         let known = match lookup(&api_version, &kind) {
             Lookup::Known(known) => known,
             Lookup::OtherVersion(ours) => {
                 let message = format!("{api_version} is not a version we read; {ours} is");
-                return self.gathered.fault(
-                    &place,
-                    &kind,
-                    Fault {
-                        field: "apiVersion".to_owned(),
-                        message,
-                    },
-                );
+                return self.gathered.fault(&place, &kind, Fault { field: "apiVersion".to_owned(), message });
             }
             Lookup::Unknown => {
-                *self
-                    .gathered
-                    .skipped
-                    .entry(format!("{api_version} {kind}"))
-                    .or_default() += 1;
+                *self.gathered.skipped.entry(format!("{api_version} {kind}")).or_default() += 1;
                 return;
             }
         };
@@ -202,9 +170,7 @@ impl Sink for GatherSink<'_> {
             return;
         };
         if !self.gathered.identities.insert(identity.clone()) {
-            self.gathered.notes.push(format!(
-                "{place}: {identity} is given more than once; the first one counts"
-            ));
+            self.gathered.notes.push(format!("{place}: {identity} is given more than once; the first one counts"));
             return;
         }
         self.take(place, known, identity, Value::Object(object));
@@ -215,10 +181,7 @@ impl GatherSink<'_> {
     /// Name and namespace, the latter filled in where the kind has one.
     fn identify(&mut self, place: &Place, kind: Known, object: &mut Map<String, Value>) -> Option<Identity> {
         let mut complain = |field: &str, message: &str| {
-            let fault = Fault {
-                field: field.to_owned(),
-                message: message.to_owned(),
-            };
+            let fault = Fault { field: field.to_owned(), message: message.to_owned() };
             self.gathered.fault(place, kind.name(), fault);
             None
         };
@@ -240,11 +203,7 @@ impl GatherSink<'_> {
         } else {
             self.gathered.interner.text("")
         };
-        Some(Identity {
-            kind: kind.name(),
-            namespace,
-            name,
-        })
+        Some(Identity { kind: kind.name(), namespace, name })
     }
 
     fn take(&mut self, place: Place, kind: Known, identity: Identity, object: Value) {
@@ -276,10 +235,7 @@ impl GatherSink<'_> {
             }
             Known::PersistentVolume => {
                 if let Some(object) = self.read::<core_v1::PersistentVolume>(&place, &identity, object) {
-                    self.gathered
-                        .storage
-                        .volumes
-                        .insert(identity.name, reduce::volume(&object));
+                    self.gathered.storage.volumes.insert(identity.name, reduce::volume(&object));
                 }
             }
             Known::PersistentVolumeClaim => {
@@ -295,14 +251,13 @@ impl GatherSink<'_> {
                 }
             }
             Known::PodDisruptionBudget => {
-                let read = self.read::<PodDisruptionBudget>(&place, &identity, object);
-                self.gathered.budgets.extend(read);
+                if let Some(object) = self.read::<PodDisruptionBudget>(&place, &identity, object) {
+                    self.gathered.budgets.push(Found { place, object });
+                }
             }
             Known::Namespace => {
                 if let Some(object) = self.read::<core_v1::Namespace>(&place, &identity, object) {
-                    self.gathered
-                        .namespaces
-                        .insert(identity.name, reduce::namespace_labels(&object));
+                    self.gathered.namespaces.insert(identity.name, reduce::namespace_labels(&object));
                 }
             }
             Known::Service => {
@@ -342,12 +297,7 @@ impl GatherSink<'_> {
         if fresh {
             object.metadata.uid = Some(identity.uid().to_string());
         }
-        self.admission.admit(
-            &object.metadata,
-            object.spec.get_or_insert_default(),
-            &identity.namespace,
-            fresh,
-        );
+        self.admission.admit(&object.metadata, object.spec.get_or_insert_default(), &identity.namespace, fresh);
         complete::pod(&mut object);
         self.remember_controller(&object.metadata, &identity.namespace);
         let claims = complete::ephemeral_claims(&object, &identity.namespace);
@@ -364,22 +314,11 @@ impl GatherSink<'_> {
     fn remember_controller(&mut self, metadata: &ObjectMeta, namespace: &Arc<str>) {
         let Some(owner) = controller(metadata) else { return };
         let interner = &mut self.gathered.interner;
-        let key = (
-            namespace.clone(),
-            interner.text(&owner.kind),
-            interner.text(&owner.name),
-        );
-        let hash = metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get("pod-template-hash"));
+        let key = (namespace.clone(), interner.text(&owner.kind), interner.text(&owner.name));
+        let hash = metadata.labels.as_ref().and_then(|labels| labels.get("pod-template-hash"));
         let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash.as_str())?.strip_suffix('-'));
         if let Some(deployment) = deployment {
-            let key = (
-                namespace.clone(),
-                interner.text("Deployment"),
-                interner.text(deployment),
-            );
+            let key = (namespace.clone(), interner.text("Deployment"), interner.text(deployment));
             self.gathered.controllers.insert(key);
         }
         self.gathered.controllers.insert(key);
@@ -436,10 +375,7 @@ impl GatherSink<'_> {
     }
 
     fn api_fault(&mut self, place: &Place, identity: &Identity, fault: karpenter_api::Fault) {
-        let fault = Fault {
-            field: fault.field,
-            message: fault.message,
-        };
+        let fault = Fault { field: fault.field, message: fault.message };
         self.gathered.fault(place, &identity.to_string(), fault);
     }
 
@@ -447,13 +383,7 @@ impl GatherSink<'_> {
         karpenter_api::apply_defaults(Kind::EC2NodeClass, &mut object);
         self.note_refusals(&place, identity, Kind::EC2NodeClass, &object);
         if let Some(class) = self.read::<EC2NodeClass>(&place, identity, object.clone()) {
-            self.gathered.classes.insert(
-                identity.name.to_string(),
-                Found {
-                    place,
-                    object: (class, object),
-                },
-            );
+            self.gathered.classes.insert(identity.name.to_string(), Found { place, object: (class, object) });
         }
     }
 
@@ -465,13 +395,8 @@ impl GatherSink<'_> {
     }
 
     fn node_overlay(&mut self, place: &Place, identity: &Identity, object: Value) {
-        if self
-            .read::<karpenter_api::NodeOverlay>(place, identity, object)
-            .is_some()
-        {
-            self.gathered
-                .notes
-                .push(format!("{identity} is not applied: plans do not use overlays yet"));
+        if self.read::<karpenter_api::NodeOverlay>(place, identity, object).is_some() {
+            self.gathered.notes.push(format!("{identity} is not applied: plans do not use overlays yet"));
         }
     }
 
@@ -479,9 +404,7 @@ impl GatherSink<'_> {
     /// often asked for before roles and selectors are filled in.
     fn note_refusals(&mut self, place: &Place, identity: &Identity, kind: Kind, object: &Value) {
         for fault in karpenter_api::validate(kind, object) {
-            self.gathered
-                .notes
-                .push(format!("{place}: {identity}: {fault}: an API server would refuse this"));
+            self.gathered.notes.push(format!("{place}: {identity}: {fault}: an API server would refuse this"));
         }
     }
 }

@@ -19,25 +19,12 @@ pub struct RawObject {
 impl RawObject {
     /// One that nobody wrote.
     pub fn unplaced(object: Value) -> Self {
-        let place = Place {
-            file: "(none)".into(),
-            document: 1,
-            item: None,
-        };
-        Self {
-            place,
-            title: title(&object),
-            object,
-        }
+        let place = Place { file: "(none)".into(), document: 1, item: None };
+        Self { place, title: title(&object), object }
     }
 
     pub fn fault(&self, fault: Fault) -> InputFault {
-        InputFault {
-            place: self.place.clone(),
-            object: self.title.clone(),
-            field: fault.field,
-            message: fault.message,
-        }
+        InputFault { place: self.place.clone(), object: self.title.clone(), field: fault.field, message: fault.message }
     }
 }
 
@@ -56,20 +43,11 @@ struct Collect {
 impl Sink for Collect {
     fn object(&mut self, place: Place, object: Map<String, Value>) {
         let object = Value::Object(object);
-        self.objects.push(RawObject {
-            place,
-            title: title(&object),
-            object,
-        });
+        self.objects.push(RawObject { place, title: title(&object), object });
     }
 
     fn fault(&mut self, place: Place, message: String) {
-        self.faults.push(InputFault {
-            place,
-            object: String::new(),
-            field: String::new(),
-            message,
-        });
+        self.faults.push(InputFault { place, object: String::new(), field: String::new(), message });
     }
 }
 
@@ -79,9 +57,5 @@ pub fn raw_objects(sources: &[Source]) -> Result<Vec<RawObject>, Vec<InputFault>
     for source in sources {
         each_object(source, &mut collect);
     }
-    if collect.faults.is_empty() {
-        Ok(collect.objects)
-    } else {
-        Err(collect.faults)
-    }
+    if collect.faults.is_empty() { Ok(collect.objects) } else { Err(collect.faults) }
 }

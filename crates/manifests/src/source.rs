@@ -32,14 +32,8 @@ pub fn read_sources(paths: &[PathBuf], stdin: &mut dyn Read) -> Result<Vec<Sourc
         if path.as_os_str() == "-" {
             let mut bytes = Vec::new();
             match stdin.read_to_end(&mut bytes) {
-                Ok(_) => sources.push(Source {
-                    name: "-".into(),
-                    bytes,
-                }),
-                Err(error) => errors.push(SourceError {
-                    path: "-".to_owned(),
-                    error,
-                }),
+                Ok(_) => sources.push(Source { name: "-".into(), bytes }),
+                Err(error) => errors.push(SourceError { path: "-".to_owned(), error }),
             }
             continue;
         }
@@ -49,14 +43,8 @@ pub fn read_sources(paths: &[PathBuf], stdin: &mut dyn Read) -> Result<Vec<Sourc
         }
         for file in files {
             match fs::read(&file) {
-                Ok(bytes) => sources.push(Source {
-                    name: file.display().to_string().into(),
-                    bytes,
-                }),
-                Err(error) => errors.push(SourceError {
-                    path: file.display().to_string(),
-                    error,
-                }),
+                Ok(bytes) => sources.push(Source { name: file.display().to_string().into(), bytes }),
+                Err(error) => errors.push(SourceError { path: file.display().to_string(), error }),
             }
         }
     }
@@ -64,10 +52,7 @@ pub fn read_sources(paths: &[PathBuf], stdin: &mut dyn Read) -> Result<Vec<Sourc
 }
 
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), SourceError> {
-    let failed = |error| SourceError {
-        path: path.display().to_string(),
-        error,
-    };
+    let failed = |error| SourceError { path: path.display().to_string(), error };
     if !fs::metadata(path).map_err(failed)?.is_dir() {
         files.push(path.to_owned());
         return Ok(());
@@ -76,10 +61,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), SourceError> {
     let mut entries: Vec<PathBuf> = entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
     entries.sort();
     for entry in entries {
-        let manifest = |name: &Path| {
-            name.extension()
-                .is_some_and(|e| EXTENSIONS.iter().any(|known| e == *known))
-        };
+        let manifest = |name: &Path| name.extension().is_some_and(|e| EXTENSIONS.iter().any(|known| e == *known));
         if entry.is_dir() || manifest(&entry) {
             collect(&entry, files)?;
         }

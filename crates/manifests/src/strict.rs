@@ -18,19 +18,13 @@ pub fn read_strictly<T: DeserializeOwned>(value: Value) -> Result<T, Vec<Fault>>
     let mut faults: Vec<Fault> = Vec::new();
     loop {
         let report = RefCell::new(Report::default());
-        let outcome = T::deserialize(Strict {
-            value: &value,
-            path: &Path::Root,
-            report: &report,
-        });
+        let outcome = T::deserialize(Strict { value: &value, path: &Path::Root, report: &report });
         let report = report.into_inner();
         let first_round = faults.is_empty();
-        // What stands behind a value of the wrong type is only seen once that value is out of the way.
-        for field in report.unknown {
-            let fault = Fault {
-                field,
-                message: "unknown field".to_owned(),
-            };
+        // What stands behind a value of the wrong type is only seen once that value is out of the way. A status is
+        // written by controllers, maybe newer than we are; nobody misspells it.
+        for field in report.unknown.into_iter().filter(|field| !field.starts_with("status.")) {
+            let fault = Fault { field, message: "unknown field".to_owned() };
             if !faults.contains(&fault) {
                 faults.push(fault);
             }
@@ -42,10 +36,7 @@ pub fn read_strictly<T: DeserializeOwned>(value: Value) -> Result<T, Vec<Fault>>
                 let steps = report.failed.unwrap_or_default();
                 // What was taken out to look behind it is now missing, which is no fault of the user's.
                 if first_round || !message.starts_with("missing field") {
-                    faults.push(Fault {
-                        field: spelled(&steps),
-                        message,
-                    });
+                    faults.push(Fault { field: spelled(&steps), message });
                 }
                 if steps.is_empty() || !take_out(&mut value, &steps) {
                     return Err(faults);
@@ -90,9 +81,9 @@ fn spelled(steps: &[Step]) -> String {
 fn take_out(value: &mut Value, steps: &[Step]) -> bool {
     match (value, steps) {
         (Value::Object(map), [Step::Field(name)]) => map.remove(name).is_some(),
-        (Value::Array(items), [Step::Index(position)]) => items
-            .get_mut(*position)
-            .is_some_and(|item| !std::mem::take(item).is_null()),
+        (Value::Array(items), [Step::Index(position)]) => {
+            items.get_mut(*position).is_some_and(|item| !std::mem::take(item).is_null())
+        }
         (Value::Object(map), [Step::Field(name), rest @ ..]) => map.get_mut(name).is_some_and(|v| take_out(v, rest)),
         (Value::Array(items), [Step::Index(i), rest @ ..]) => items.get_mut(*i).is_some_and(|v| take_out(v, rest)),
         _ => false,
@@ -151,16 +142,8 @@ impl<'de> Deserializer<'de> for Strict<'de, '_> {
                 (.., Some(number)) => visitor.visit_f64(number),
                 _ => Err(Wrong::custom("a number out of range")),
             },
-            Value::Array(items) => visitor.visit_seq(Elements {
-                items,
-                next: 0,
-                within: &self,
-            }),
-            Value::Object(map) => visitor.visit_map(Entries {
-                entries: map.iter(),
-                current: None,
-                within: &self,
-            }),
+            Value::Array(items) => visitor.visit_seq(Elements { items, next: 0, within: &self }),
+            Value::Object(map) => visitor.visit_map(Entries { entries: map.iter(), current: None, within: &self }),
         };
         self.noted(outcome, path)
     }
@@ -221,11 +204,7 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
         };
         let path = self.within.path.index(self.next);
         self.next += 1;
-        let outcome = seed.deserialize(Strict {
-            value,
-            path: &path,
-            report: self.within.report,
-        });
+        let outcome = seed.deserialize(Strict { value, path: &path, report: self.within.report });
         self.within.noted(outcome, &path).map(Some)
     }
 }
@@ -248,11 +227,7 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Wrong> {
         let (key, value) = self.current.take().expect("serde asks for a value only after its key");
         let path = self.within.path.field(key);
-        let outcome = seed.deserialize(Strict {
-            value,
-            path: &path,
-            report: self.within.report,
-        });
+        let outcome = seed.deserialize(Strict { value, path: &path, report: self.within.report });
         self.within.noted(outcome, &path)
     }
 }

@@ -72,15 +72,9 @@ pub(crate) fn job(object: Job) -> Parts {
     };
     let over = status.conditions.iter().flatten().any(ended);
     let parallel = spec.parallelism.unwrap_or(1);
-    let left = spec
-        .completions
-        .map_or(parallel, |count| count - status.succeeded.unwrap_or(0));
+    let left = spec.completions.map_or(parallel, |count| count - status.succeeded.unwrap_or(0));
     Parts {
-        replicas: if over || spec.suspend == Some(true) {
-            0
-        } else {
-            parallel.min(left)
-        },
+        replicas: if over || spec.suspend == Some(true) { 0 } else { parallel.min(left) },
         template: spec.template,
         claim_templates: Vec::new(),
         selector: None,
@@ -121,27 +115,16 @@ impl Workload {
             controller: Some(true),
             block_owner_deletion: None,
         }]);
-        core_v1::Pod {
-            metadata,
-            spec: self.template.spec.clone(),
-            status: None,
-        }
+        core_v1::Pod { metadata, spec: self.template.spec.clone(), status: None }
     }
 
     /// The claims of one replica, by name.
     pub(crate) fn claims(&self, pod: &str) -> Vec<(String, core_v1::PersistentVolumeClaim)> {
         let name = |claim: &core_v1::PersistentVolumeClaim| claim.metadata.name.clone().unwrap_or_default();
-        self.claim_templates
-            .iter()
-            .map(|claim| (format!("{}-{pod}", name(claim)), claim.clone()))
-            .collect()
+        self.claim_templates.iter().map(|claim| (format!("{}-{pod}", name(claim)), claim.clone())).collect()
     }
 }
 
 pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .find(|owner| owner.controller == Some(true))
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }

@@ -57,13 +57,7 @@ pub fn load(sources: Vec<Source>, options: Options<'_>) -> Result<Loaded, Vec<In
     let mut gathered = Gathered::default();
     // Each text is given back as soon as it has been read: it is most of what reading needs.
     for source in sources {
-        each_object(
-            &source,
-            &mut GatherSink {
-                gathered: &mut gathered,
-                admission: &admission,
-            },
-        );
+        each_object(&source, &mut GatherSink { gathered: &mut gathered, admission: &admission });
     }
     gathered.note_skipped_kinds();
     assemble(gathered, &admission, options)
@@ -76,13 +70,13 @@ fn assemble(mut gathered: Gathered, admission: &Admission, options: Options<'_>)
     let (pools, node_pools) = pools(&mut gathered, options.instance_types);
     let budgets = std::mem::take(&mut gathered.budgets);
     let mut disruption_budgets = Vec::new();
-    for object in &budgets {
+    for Found { place, object } in &budgets {
         match budget::disruption_budget(object, &pods) {
             Ok(budget) => disruption_budgets.push(budget),
-            Err(field) => gathered.notes.push(format!(
-                "{}: {field} is neither a count nor a percentage; the budget is not used",
-                reduce::object_name("PodDisruptionBudget", &object.metadata)
-            )),
+            Err(fault) => {
+                let name = reduce::object_name("PodDisruptionBudget", &object.metadata);
+                gathered.fault(place, &name, fault);
+            }
         }
     }
     let mut namespaces = std::mem::take(&mut gathered.namespaces);
@@ -94,9 +88,8 @@ fn assemble(mut gathered: Gathered, admission: &Admission, options: Options<'_>)
         }
     }
     let selectors = gathered.workloads.iter();
-    let workload_selectors = selectors
-        .filter_map(|workload| Some((workload.uid.clone(), workload.selector.clone()?)))
-        .collect();
+    let workload_selectors =
+        selectors.filter_map(|workload| Some((workload.uid.clone(), workload.selector.clone()?))).collect();
     let world = World {
         now: options.now,
         settings: options.settings,
@@ -114,17 +107,8 @@ fn assemble(mut gathered: Gathered, admission: &Admission, options: Options<'_>)
     if !gathered.faults.is_empty() {
         return Err(gathered.faults);
     }
-    let node_classes = gathered
-        .classes
-        .into_iter()
-        .map(|(name, found)| (name, found.object.0))
-        .collect();
-    Ok(Loaded {
-        world,
-        node_pools,
-        node_classes,
-        notes: gathered.notes,
-    })
+    let node_classes = gathered.classes.into_iter().map(|(name, found)| (name, found.object.0)).collect();
+    Ok(Loaded { world, node_pools, node_classes, notes: gathered.notes })
 }
 
 /// All pods in the order of the input, workloads expanded where they stand.
@@ -158,16 +142,10 @@ fn pods(gathered: &mut Gathered, admission: &Admission) -> Vec<Pod> {
 fn is_represented(gathered: &Gathered, workload: &Workload) -> bool {
     let Identity { kind, namespace, name } = &workload.identity;
     let has_pods = |kind: &str, name: &Arc<str>| {
-        gathered
-            .controllers
-            .contains(&(namespace.clone(), Arc::from(kind), name.clone()))
+        gathered.controllers.contains(&(namespace.clone(), Arc::from(kind), name.clone()))
     };
     let is_given = |kind: &'static str, name: &Arc<str>| {
-        let identity = Identity {
-            kind,
-            namespace: namespace.clone(),
-            name: name.clone(),
-        };
+        let identity = Identity { kind, namespace: namespace.clone(), name: name.clone() };
         gathered.identities.contains(&identity)
     };
     let made_by_us = |set: &&Workload| {
@@ -176,17 +154,9 @@ fn is_represented(gathered: &Gathered, workload: &Workload) -> bool {
             && set.deployment.as_ref() == Some(name)
     };
     has_pods(kind, name)
-        || (*kind == "ReplicaSet"
-            && workload
-                .deployment
-                .as_ref()
-                .is_some_and(|above| is_given("Deployment", above)))
+        || (*kind == "ReplicaSet" && workload.deployment.as_ref().is_some_and(|above| is_given("Deployment", above)))
         || (*kind == "Deployment"
-            && gathered
-                .workloads
-                .iter()
-                .filter(made_by_us)
-                .any(|set| has_pods("ReplicaSet", &set.identity.name)))
+            && gathered.workloads.iter().filter(made_by_us).any(|set| has_pods("ReplicaSet", &set.identity.name)))
 }
 
 fn expand(gathered: &mut Gathered, position: usize, admission: &Admission, pods: &mut Vec<Pod>) {
@@ -200,43 +170,22 @@ fn expand(gathered: &mut Gathered, position: usize, admission: &Admission, pods:
     complete::pod(&mut object);
     let (place, identity) = (workload.place.clone(), workload.identity.clone());
     let claims_differ = !workload.claim_templates.is_empty()
-        || object
-            .spec
-            .iter()
-            .flat_map(|spec| spec.volumes.iter().flatten())
-            .any(|volume| volume.ephemeral.is_some());
+        || object.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).any(|volume| volume.ephemeral.is_some());
     let template = match reduce::pod(&object, &mut gathered.interner) {
         Ok(template) => template,
         Err(refused) => {
-            let below = |fault: Fault| Fault {
-                field: format!("spec.template.{}", fault.field),
-                ..fault
-            };
+            let below = |fault: Fault| Fault { field: format!("spec.template.{}", fault.field), ..fault };
             let faults = refused.faults.into_iter().map(below).collect();
-            return gathered.refuse(
-                &place,
-                Refused {
-                    object: identity.to_string(),
-                    faults,
-                },
-            );
+            return gathered.refuse(&place, Refused { object: identity.to_string(), faults });
         }
     };
     for replica in 0..replicas {
         let name: Arc<str> = format!("{}-{replica}", identity.name).into();
-        let given = Identity {
-            kind: "Pod",
-            namespace: namespace.clone(),
-            name: name.clone(),
-        };
+        let given = Identity { kind: "Pod", namespace: namespace.clone(), name: name.clone() };
         if gathered.identities.contains(&given) {
             continue;
         }
-        let mut pod = Pod {
-            uid: uid("Pod", &namespace, &name),
-            name: name.clone(),
-            ..template.clone()
-        };
+        let mut pod = Pod { uid: uid("Pod", &namespace, &name), name: name.clone(), ..template.clone() };
         if claims_differ {
             object.metadata.name = Some(name.to_string());
             let ephemeral = complete::ephemeral_claims(&object, &namespace);
@@ -245,11 +194,7 @@ fn expand(gathered: &mut Gathered, position: usize, admission: &Admission, pods:
                 let claim: Arc<str> = claim.into();
                 claims.push(claim.clone());
                 let key = (namespace.clone(), claim);
-                gathered
-                    .storage
-                    .claims
-                    .entry(key)
-                    .or_insert_with(|| reduce::volume_claim(&object));
+                gathered.storage.claims.entry(key).or_insert_with(|| reduce::volume_claim(&object));
             }
             pod.claims = claims.into();
             gathered.ephemeral_claims.extend(ephemeral);
@@ -278,40 +223,24 @@ fn nodes(gathered: &mut Gathered) -> Vec<karpenter_core::Node> {
     for Found { object, .. } in &mut nodes {
         complete::node(object);
     }
-    let by_name: FxHashMap<&str, &core_v1::Node> = nodes
-        .iter()
-        .filter_map(|found| Some((found.object.metadata.name.as_deref()?, &found.object)))
-        .collect();
+    let by_name: FxHashMap<&str, &core_v1::Node> =
+        nodes.iter().filter_map(|found| Some((found.object.metadata.name.as_deref()?, &found.object))).collect();
     let mut claims = std::mem::take(&mut gathered.claims);
     for Found { object, .. } in &mut claims {
-        let name = object
-            .status
-            .as_ref()
-            .and_then(|status| status.node_name.as_deref())
-            .unwrap_or("");
+        let name = object.status.as_ref().and_then(|status| status.node_name.as_deref()).unwrap_or("");
         let node = by_name.get(name).copied();
         complete::node_claim(object, node);
     }
     let mut by_machine: BTreeMap<String, Found<_>> = BTreeMap::new();
     for claim in claims {
-        let id = claim
-            .object
-            .status
-            .as_ref()
-            .and_then(|status| status.provider_id.clone());
+        let id = claim.object.status.as_ref().and_then(|status| status.provider_id.clone());
         by_machine.insert(id.unwrap_or_default(), claim);
     }
     let mut reduced = Vec::new();
     for Found { place, object } in &nodes {
-        let given = reduce::provider_id(object)
-            .and_then(|id| by_machine.remove(id))
-            .map(|found| found.object);
+        let given = reduce::provider_id(object).and_then(|id| by_machine.remove(id)).map(|found| found.object);
         let claim = given.or_else(|| made_up_claim(object, &gathered.pools));
-        let csi = object
-            .metadata
-            .name
-            .as_ref()
-            .and_then(|name| gathered.csi_nodes.get(name));
+        let csi = object.metadata.name.as_ref().and_then(|name| gathered.csi_nodes.get(name));
         match reduce::node(Some(object), claim.as_ref(), csi) {
             Ok(node) => reduced.extend(node),
             Err(refused) => gathered.refuse(place, refused),
@@ -328,9 +257,7 @@ fn nodes(gathered: &mut Gathered) -> Vec<karpenter_core::Node> {
 
 fn made_up_claim(node: &core_v1::Node, pools: &[Found<NodePool>]) -> Option<karpenter_api::NodeClaim> {
     let name = node.metadata.labels.as_ref()?.get(karpenter_core::labels::NODEPOOL)?;
-    let pool = pools
-        .iter()
-        .find(|pool| pool.object.metadata.name.as_ref() == Some(name))?;
+    let pool = pools.iter().find(|pool| pool.object.metadata.name.as_ref() == Some(name))?;
     Some(complete::claim_for(node, &pool.object))
 }
 
@@ -354,9 +281,7 @@ fn pools(
             gathered.fault(&place, &name, Fault { field, message });
             continue;
         }
-        let types = known
-            .entry(class.clone())
-            .or_insert_with(|| types_of(gathered, &class, instance_types));
+        let types = known.entry(class.clone()).or_insert_with(|| types_of(gathered, &class, instance_types));
         let Some(types) = types.clone() else { continue };
         match reduce::pool(&object, types) {
             Ok(pool) => {

@@ -91,3 +91,6 @@ fn written(requirements: &Requirements) -> Vec<NodeSelectorRequirement> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

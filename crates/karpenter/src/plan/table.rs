@@ -102,7 +102,7 @@ fn new_nodes(world: &World, plan: &Plan, style: Style) -> String {
         ("", Align::Right),
         ("$/HOUR", Align::Right),
         ("$/MONTH", Align::Right),
-        ("OR", Align::Right),
+        ("OTHER TYPES", Align::Right),
     ];
     let names = names(world, &plan.new_nodes);
     let rows: Vec<Vec<String>> = plan.new_nodes.iter().zip(names).map(|(node, name)| row(world, node, name)).collect();
@@ -127,7 +127,7 @@ fn row(world: &World, node: &NewNode, name: String) -> Vec<String> {
         percent(&node.requests, &allocatable, MEMORY),
         format!("{:.4}", launch.price.dollars()),
         dollars(MicroUsd(launch.price.0.saturating_mul(HOURS_PER_MONTH))).trim_start_matches('$').to_owned(),
-        if others == 0 { "-".to_owned() } else { format!("{others} more") },
+        if others == 0 { "-".to_owned() } else { others.to_string() },
     ]
 }
 

@@ -1,16 +1,15 @@
-//! Feature gates.
+//! Feature gates, of which plans need one; the others are read and left alone.
 
 use super::go_bool;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeatureGates {
     pub(crate) reserved_capacity: bool,
-    pub(crate) node_overlay: bool,
 }
 
 impl Default for FeatureGates {
     fn default() -> Self {
-        Self { reserved_capacity: true, node_overlay: false }
+        Self { reserved_capacity: true }
     }
 }
 
@@ -22,10 +21,8 @@ impl FeatureGates {
             let (name, value) = entry.split_once('=').ok_or(format!("{entry:?} is not Name=bool"))?;
             let value =
                 go_bool(value.trim()).ok_or(format!("{:?} in {entry:?} is neither true nor false", value.trim()))?;
-            match name.trim() {
-                "ReservedCapacity" => gates.reserved_capacity = value,
-                "NodeOverlay" => gates.node_overlay = value,
-                _ => {}
+            if name.trim() == "ReservedCapacity" {
+                gates.reserved_capacity = value;
             }
         }
         Ok(gates)

@@ -14,13 +14,7 @@ fn faults(spec: Value) -> Vec<String> {
 #[test]
 fn unknown_fields_are_faults_wherever_they_are() {
     let spec = json!({"containrs": [], "containers": [{"name": "c", "resources": {"request": {}}}]});
-    assert_eq!(
-        faults(spec),
-        [
-            "spec.containrs: unknown field",
-            "spec.containers[0].resources.request: unknown field"
-        ]
-    );
+    assert_eq!(faults(spec), ["spec.containrs: unknown field", "spec.containers[0].resources.request: unknown field"]);
 }
 
 #[test]
@@ -29,16 +23,8 @@ fn wrong_types_are_told_all_at_once() {
         json!({"containers": [{"name": 5}, {"name": "c", "ports": [{"containerPort": "http"}]}], "priority": "high"});
     let seen = faults(spec);
     assert_eq!(seen.len(), 3, "{seen:#?}");
-    assert!(
-        seen[0].starts_with("spec.containers[0].name: invalid type"),
-        "{}",
-        seen[0]
-    );
-    assert!(
-        seen[1].starts_with("spec.containers[1].ports[0].containerPort: invalid type"),
-        "{}",
-        seen[1]
-    );
+    assert!(seen[0].starts_with("spec.containers[0].name: invalid type"), "{}", seen[0]);
+    assert!(seen[1].starts_with("spec.containers[1].ports[0].containerPort: invalid type"), "{}", seen[1]);
     assert!(seen[2].starts_with("spec.priority: invalid type"), "{}", seen[2]);
 }
 
@@ -47,20 +33,26 @@ fn numbers_are_quantities() {
     let pod = json!({"metadata": {}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": 1, "memory": 0.5}}}]}});
     let pod: Pod = read_strictly(pod).unwrap();
     let spec = pod.spec.unwrap();
-    let requests = spec.containers[0]
-        .resources
-        .as_ref()
-        .unwrap()
-        .requests
-        .as_ref()
-        .unwrap();
-    assert_eq!(
-        (requests["cpu"].0.as_str(), requests["memory"].0.as_str()),
-        ("1", "0.5")
-    );
+    let requests = spec.containers[0].resources.as_ref().unwrap().requests.as_ref().unwrap();
+    assert_eq!((requests["cpu"].0.as_str(), requests["memory"].0.as_str()), ("1", "0.5"));
 }
 
 #[test]
 fn nulls_are_absent() {
     assert!(faults(json!({"containers": [], "affinity": null, "tolerations": null})).is_empty());
+}
+
+#[test]
+fn what_stands_behind_a_wrong_value_is_seen_too() {
+    let spec = json!({"priority": "high", "containers": [{"name": "c", "resurces": {}}]});
+    let seen = faults(spec);
+    assert_eq!(seen.len(), 2, "{seen:#?}");
+    assert_eq!(seen[1], "spec.containers[0].resurces: unknown field");
+}
+
+#[test]
+fn a_status_may_be_newer_than_we_are() {
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"phase": "Running", "vibes": "good"}});
+    assert!(read_strictly::<Pod>(pod).is_ok());
 }

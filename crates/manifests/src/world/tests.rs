@@ -5,10 +5,7 @@ use karpenter_core::storage::BindingMode;
 use super::*;
 
 fn source(name: &str, text: &str) -> Source {
-    Source {
-        name: name.into(),
-        bytes: text.as_bytes().to_vec(),
-    }
+    Source { name: name.into(), bytes: text.as_bytes().to_vec() }
 }
 
 fn load_all(sources: Vec<Source>) -> Result<Loaded, Vec<InputFault>> {
@@ -86,11 +83,7 @@ metadata: {name: last, creationTimestamp: '2025-01-01T00:00:00Z'}
 spec: {containers: [{name: c, image: i}], nodeName: n1}
 ",
     );
-    let seen: Vec<_> = world
-        .pods
-        .iter()
-        .map(|pod| (pod.key(), pod.created.to_string()))
-        .collect();
+    let seen: Vec<_> = world.pods.iter().map(|pod| (pod.key(), pod.created.to_string())).collect();
     let want = [
         ("a/first", "2026-01-01T00:00:00Z"),
         ("a/web-0", "2026-01-01T00:00:01Z"),
@@ -99,18 +92,11 @@ spec: {containers: [{name: c, image: i}], nodeName: n1}
         ("default/last", "2025-01-01T00:00:00Z"),
     ];
     assert_eq!(seen, want.map(|(name, time)| (name.to_owned(), time.to_owned())));
-    assert_eq!(
-        world.pods[1].shape.requests.get("cpu"),
-        "2".parse().unwrap(),
-        "a limit stands in for a request"
-    );
+    assert_eq!(world.pods[1].shape.requests.get("cpu"), "2".parse().unwrap(), "a limit stands in for a request");
     assert!(Arc::ptr_eq(&world.pods[1].shape, &world.pods[2].shape));
     assert_ne!(world.pods[1].uid, world.pods[2].uid);
     assert_eq!(world.pods[0].scheduled_reason.as_deref(), Some("Unschedulable"));
-    assert_eq!(
-        (world.pods[4].phase, world.pods[4].scheduled_reason.as_deref()),
-        (Phase::Running, None)
-    );
+    assert_eq!((world.pods[4].phase, world.pods[4].scheduled_reason.as_deref()), (Phase::Running, None));
     assert_eq!(world.namespaces["a"]["kubernetes.io/metadata.name"], "a");
     assert_eq!(world.workload_selectors.len(), 1, "a Job has no selector that spreads");
 }
@@ -141,26 +127,14 @@ fn a_workload_whose_pods_are_there_is_not_expanded_again() {
             workload("Deployment", "web", "") + &workload("ReplicaSet", "odd", owned) + &pod("odd", "ReplicaSet", "{}"),
             1,
         ),
-        (
-            "only once",
-            workload("Deployment", "web", "") + &workload("ReplicaSet", "odd", owned),
-            3,
-        ),
+        ("only once", workload("Deployment", "web", "") + &workload("ReplicaSet", "odd", owned), 3),
         (
             "somebody else's pod",
             workload("Deployment", "web", "") + &pod("other-abc", "ReplicaSet", "{pod-template-hash: abc}"),
             4,
         ),
-        (
-            "ReplicaSet",
-            workload("ReplicaSet", "rs", "") + &pod("rs", "ReplicaSet", "{}"),
-            1,
-        ),
-        (
-            "StatefulSet",
-            workload("StatefulSet", "db", "") + &pod("db", "StatefulSet", "{}"),
-            1,
-        ),
+        ("ReplicaSet", workload("ReplicaSet", "rs", "") + &pod("rs", "ReplicaSet", "{}"), 1),
+        ("StatefulSet", workload("StatefulSet", "db", "") + &pod("db", "StatefulSet", "{}"), 1),
     ] {
         assert_eq!(world(&text).pods.len(), want, "{name}");
     }
@@ -191,24 +165,13 @@ metadata: {name: gp3, annotations: {storageclass.kubernetes.io/is-default-class:
 provisioner: ebs.csi.aws.com
 ",
     );
-    let claims: Vec<Vec<&str>> = world
-        .pods
-        .iter()
-        .map(|pod| pod.claims.iter().map(|claim| &**claim).collect())
-        .collect();
+    let claims: Vec<Vec<&str>> =
+        world.pods.iter().map(|pod| pod.claims.iter().map(|claim| &**claim).collect()).collect();
     assert_eq!(claims, [["db-0-s", "data-db-0"], ["db-1-s", "data-db-1"]]);
     let claim = |name: &str| &world.storage.claims[&("a".into(), name.into())];
     assert_eq!(claim("data-db-0").class.as_deref(), Some("gp3"), "the default class");
-    assert_eq!(
-        claim("data-db-1").class.as_deref(),
-        Some("slow"),
-        "a given claim counts first"
-    );
-    assert_eq!(
-        claim("db-0-s").class.as_deref(),
-        Some("fast"),
-        "made for an ephemeral volume"
-    );
+    assert_eq!(claim("data-db-1").class.as_deref(), Some("slow"), "a given claim counts first");
+    assert_eq!(claim("db-0-s").class.as_deref(), Some("fast"), "made for an ephemeral volume");
     assert_eq!(world.storage.classes["gp3"].binding, BindingMode::Immediate);
 }
 
@@ -257,21 +220,14 @@ scheduling: {nodeSelector: {kind: vm}, tolerations: [{key: vm, operator: Exists}
     );
     let shape = &world.pods[0].shape;
     assert_eq!(shape.priority, 1000);
-    assert_eq!(
-        shape.requests.get("cpu"),
-        "3250m".parse().unwrap(),
-        "limit, then overhead; the range comes too late"
-    );
+    assert_eq!(shape.requests.get("cpu"), "3250m".parse().unwrap(), "limit, then overhead; the range comes too late");
     assert_eq!(shape.requests.get("memory"), "256Mi".parse().unwrap());
     assert_eq!(shape.requests.get("ephemeral-storage"), "1Gi".parse().unwrap());
     assert_eq!(shape.node_selector["kind"], "vm");
     assert_eq!(shape.tolerations[0].key, "vm");
     assert_eq!(world.pods[1].shape.priority, 2_000_001_000);
     assert_eq!(world.pods[2].shape.priority, 5);
-    assert!(
-        !world.pods[2].shape.requests.0.contains_key("memory"),
-        "another namespace's range"
-    );
+    assert!(!world.pods[2].shape.requests.0.contains_key("memory"), "another namespace's range");
 }
 
 #[test]
@@ -314,11 +270,8 @@ metadata: {name: ours}
 spec: {drivers: [{name: d, nodeID: n1, allocatable: {count: 3}}]}
 ";
     let world = world(&(POOL.to_owned() + nodes));
-    let seen: Vec<_> = world
-        .nodes
-        .iter()
-        .map(|node| (&*node.name, node.claim.as_deref(), node.stage, node.has_node))
-        .collect();
+    let seen: Vec<_> =
+        world.nodes.iter().map(|node| (&*node.name, node.claim.as_deref(), node.stage, node.has_node)).collect();
     assert_eq!(
         seen,
         [
@@ -348,16 +301,9 @@ fn budgets_without_status_are_computed() {
             format!("{pods}---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: b}}\n{spec}\n");
         world(&text).disruption_budgets[0].disruptions_allowed
     };
-    assert_eq!(
-        budget("spec: {maxUnavailable: 2, selector: {matchLabels: {app: mine}}}"),
-        1,
-        "3 of 4 run, 2 must"
-    );
+    assert_eq!(budget("spec: {maxUnavailable: 2, selector: {matchLabels: {app: mine}}}"), 1, "3 of 4 run, 2 must");
     assert_eq!(budget("spec: {minAvailable: 50%, selector: {}}"), 1);
-    assert_eq!(
-        budget("spec: {minAvailable: 1, selector: {matchLabels: {app: other}}}"),
-        0
-    );
+    assert_eq!(budget("spec: {minAvailable: 1, selector: {matchLabels: {app: other}}}"), 0);
     assert_eq!(
         budget("spec: {maxUnavailable: 1, selector: {}}\nstatus: {observedGeneration: 1, disruptionsAllowed: 7}"),
         7
@@ -437,10 +383,9 @@ fn pools_that_may_not_grow_are_passed_over_with_a_note() {
     let used = with("");
     assert_eq!((used.world.pools.len(), used.node_pools.len()), (1, 1));
     let condition = "  conditions: [{type: Ready, status: 'False', reason: Why, message: '', lastTransitionTime: '2026-01-01T00:00:00Z'}]";
-    for (extra, why) in [
-        ("  replicas: 3\n".to_owned(), "static"),
-        (format!("status:\n{condition}\n"), "not ready (Why)"),
-    ] {
+    for (extra, why) in
+        [("  replicas: 3\n".to_owned(), "static"), (format!("status:\n{condition}\n"), "not ready (Why)")]
+    {
         let loaded = with(&extra);
         assert!(loaded.world.pools.is_empty(), "{extra}");
         assert!(loaded.notes.iter().any(|note| note.contains(why)), "{:?}", loaded.notes);
@@ -466,20 +411,96 @@ spec: {containers: []}
 ";
     let loaded = load_all(vec![source("w.yaml", text)]).unwrap();
     assert_eq!(loaded.world.pods.len(), 1);
+    assert!(loaded.notes.iter().any(|note| note.starts_with("skipped 1 v1 ConfigMap")), "{:?}", loaded.notes);
     assert!(
-        loaded
-            .notes
-            .iter()
-            .any(|note| note.starts_with("skipped 1 v1 ConfigMap")),
+        loaded.notes.iter().any(|note| note.contains("Pod default/a is given more than once")),
         "{:?}",
         loaded.notes
     );
-    assert!(
-        loaded
-            .notes
-            .iter()
-            .any(|note| note.contains("Pod default/a is given more than once")),
-        "{:?}",
-        loaded.notes
+}
+
+#[test]
+fn a_budget_that_is_no_number_is_bad_input() {
+    let text = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b}\nspec: {maxUnavailable: few, selector: {}}\n";
+    assert_eq!(
+        faults(text),
+        ["w.yaml: document 1: PodDisruptionBudget default/b: spec.maxUnavailable: is neither a count nor a percentage"]
     );
+}
+
+#[test]
+fn a_raw_dump_is_read_without_a_word() {
+    let dump = r#"
+apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Node
+  metadata:
+    annotations: {node.alpha.kubernetes.io/ttl: "0"}
+    creationTimestamp: "2026-01-01T10:00:00Z"
+    labels: {kubernetes.io/hostname: ip-10-0-0-1, topology.kubernetes.io/zone: us-east-1a}
+    managedFields:
+    - {apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {"f:metadata": {"f:labels": {}}}, manager: kubelet, operation: Update, time: "2026-01-01T10:00:00Z"}
+    name: ip-10-0-0-1
+    resourceVersion: "7"
+    uid: 1b2c
+  spec: {providerID: "aws:///us-east-1a/i-1", podCIDRs: [10.1.0.0/24], podCIDR: 10.1.0.0/24}
+  status:
+    addresses: [{address: 10.0.0.1, type: InternalIP}]
+    allocatable: {cpu: 1930m, memory: 7Gi, pods: "29"}
+    capacity: {cpu: "2", memory: 8Gi, pods: "29"}
+    conditions: [{lastHeartbeatTime: "2026-01-01T10:00:00Z", lastTransitionTime: "2026-01-01T10:00:00Z", message: ok, reason: KubeletReady, status: "True", type: Ready}]
+    daemonEndpoints: {kubeletEndpoint: {Port: 10250}}
+    images: [{names: [a], sizeBytes: 5}]
+    nodeInfo: {architecture: amd64, bootID: b, containerRuntimeVersion: c, kernelVersion: k, kubeProxyVersion: "", kubeletVersion: v1.36.0, machineID: m, operatingSystem: linux, osImage: o, systemUUID: u}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    creationTimestamp: "2026-01-01T11:00:00Z"
+    generateName: web-5d4-
+    labels: {app: web, pod-template-hash: 5d4}
+    name: web-5d4-x2
+    namespace: shop
+    ownerReferences: [{apiVersion: apps/v1, blockOwnerDeletion: true, controller: true, kind: ReplicaSet, name: web-5d4, uid: r}]
+    uid: p1
+  spec:
+    containers:
+    - {image: i, imagePullPolicy: Always, name: c, resources: {requests: {cpu: 100m}}, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File,
+       volumeMounts: [{mountPath: /var/run, name: kube-api-access, readOnly: true}]}
+    dnsPolicy: ClusterFirst
+    enableServiceLinks: true
+    nodeName: ip-10-0-0-1
+    preemptionPolicy: PreemptLowerPriority
+    priority: 0
+    restartPolicy: Always
+    schedulerName: default-scheduler
+    securityContext: {}
+    serviceAccount: default
+    serviceAccountName: default
+    terminationGracePeriodSeconds: 30
+    tolerations: [{effect: NoExecute, key: node.kubernetes.io/not-ready, operator: Exists, tolerationSeconds: 300}]
+    volumes:
+    - name: kube-api-access
+      projected: {defaultMode: 420, sources: [{serviceAccountToken: {expirationSeconds: 3607, path: token}}, {downwardAPI: {items: [{fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}, path: namespace}]}}]}
+  status:
+    conditions: [{lastProbeTime: null, lastTransitionTime: "2026-01-01T11:00:01Z", observedGeneration: 1, status: "True", type: PodScheduled}]
+    containerStatuses: [{containerID: abc, image: i, imageID: sha, lastState: {}, name: c, ready: true, restartCount: 0, started: true, state: {running: {startedAt: "2026-01-01T11:00:02Z"}}, allocatedResources: {cpu: 100m}, resources: {requests: {cpu: 100m}}}]
+    hostIP: 10.0.0.1
+    phase: Running
+    podIPs: [{ip: 10.1.0.2}]
+    qosClass: Burstable
+    startTime: "2026-01-01T11:00:01Z"
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: web, namespace: shop, uid: d}
+  spec: {progressDeadlineSeconds: 600, replicas: 1, revisionHistoryLimit: 10, selector: {matchLabels: {app: web}}, strategy: {rollingUpdate: {maxSurge: 25%, maxUnavailable: 25%}, type: RollingUpdate},
+         template: {metadata: {creationTimestamp: null, labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}}
+  status: {availableReplicas: 1, conditions: [{lastTransitionTime: "2026-01-01T11:00:01Z", lastUpdateTime: "2026-01-01T11:00:01Z", message: m, reason: r, status: "True", type: Available}], observedGeneration: 1, replicas: 1}
+kind: List
+metadata: {resourceVersion: ""}
+"#;
+    let loaded = load_all(vec![source("dump.yaml", dump)]).unwrap_or_else(|faults| panic!("{faults:#?}"));
+    assert_eq!(loaded.notes, Vec::<String>::new());
+    assert_eq!((loaded.world.nodes.len(), loaded.world.pods.len()), (1, 1));
+    assert_eq!(loaded.world.pods[0].phase, Phase::Running);
 }
