@@ -1,4 +1,5 @@
 //! Paths: files, folders, standard input.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
