@@ -40,20 +40,15 @@ pub(crate) fn capacity(facts: &TypeFacts, class: &NodeClassFacts, memory: Quanti
         count(counts.map(|gpu| u64::from(gpu.count)).sum())
     };
     let neuron = facts.neuron_devices().map(|device| u64::from(device.count)).sum();
-    let neuron_cores = facts
-        .neuron_devices()
-        .next()
-        .map_or(0, |device| u64::from(device.count) * u64::from(device.cores_per_device));
+    let neuron_cores =
+        facts.neuron_devices().next().map_or(0, |device| u64::from(device.count) * u64::from(device.cores_per_device));
     let branches = facts.branch_limits.filter(|limits| limits.trunking);
     let mut list: Resources = [
         (resources::CPU, count(u64::from(facts.vcpus))),
         (resources::MEMORY, memory),
         (resources::EPHEMERAL_STORAGE, ephemeral_storage(facts, class)),
         (resources::PODS, Quantity::from_units(pods)),
-        (
-            POD_ENI,
-            count(branches.map_or(0, |limits| u64::from(limits.branch_enis))),
-        ),
+        (POD_ENI, count(branches.map_or(0, |limits| u64::from(limits.branch_enis)))),
         (NVIDIA_GPU, gpus("NVIDIA")),
         (AMD_GPU, gpus("AMD")),
         (HABANA_GAUDI, gpus("Habana")),
@@ -66,11 +61,7 @@ pub(crate) fn capacity(facts: &TypeFacts, class: &NodeClassFacts, memory: Quanti
     if class.ami_family.is_windows() && facts.kubernetes_arch() == Some("amd64") {
         // The VPC resource controller hands these out, and only for types it lists.
         let listed = facts.branch_limits.is_some();
-        let addresses = if listed {
-            u64::from(facts.ipv4_per_eni).saturating_sub(1)
-        } else {
-            0
-        };
+        let addresses = if listed { u64::from(facts.ipv4_per_eni).saturating_sub(1) } else { 0 };
         list.set(PRIVATE_IPV4, count(addresses));
     }
     list
@@ -79,9 +70,7 @@ pub(crate) fn capacity(facts: &TypeFacts, class: &NodeClassFacts, memory: Quanti
 /// Memory as the operating system is expected to see it: an estimate, until a node of the type has registered.
 pub(crate) fn estimated_memory(facts: &TypeFacts, overhead_percent: f64) -> Quantity {
     let graviton = facts.arch.first().is_some_and(|arch| &**arch == "arm64");
-    let mib = facts
-        .memory_mib
-        .saturating_sub(if graviton { ARM_RESERVED_MIB } else { 0 });
+    let mib = facts.memory_mib.saturating_sub(if graviton { ARM_RESERVED_MIB } else { 0 });
     let bytes = i64::try_from(mib).unwrap_or(i64::MAX / MIB) * MIB;
     // In floating point and in this order, because the last MiB depends on it.
     let kept = (bytes as f64 * overhead_percent / 1024.0 / 1024.0).ceil() as i64;
@@ -97,12 +86,7 @@ pub(crate) fn pods_by_interfaces(
 ) -> i64 {
     let of_card = facts.network_cards.get(facts.default_network_card);
     let enis = of_card.map_or(0, |card| i64::from(card.max_enis));
-    let efa_only = efa_only(
-        interfaces
-            .unwrap_or_default()
-            .iter()
-            .filter(|interface| interface.card == 0),
-    );
+    let efa_only = efa_only(interfaces.unwrap_or_default().iter().filter(|interface| interface.card == 0));
     let usable = enis - i64::from(reserved_enis) - i64::from(efa_only);
     if usable <= 0 {
         return 0;
@@ -136,12 +120,7 @@ pub(crate) fn ephemeral_storage(facts: &TypeFacts, class: &NodeClassFacts) -> Qu
         let bytes = i128::from(facts.local_disk_gb) * 1_000_000_000;
         return Quantity::from_units(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
-    let volumes = || {
-        class
-            .block_devices
-            .iter()
-            .filter_map(|device| Some((device, device.ebs.as_ref()?)))
-    };
+    let volumes = || class.block_devices.iter().filter_map(|device| Some((device, device.ebs.as_ref()?)));
     let first_size = |wanted: &dyn Fn(&BlockDevice) -> bool| {
         let (_, volume) = volumes().find(|(device, _)| wanted(device))?;
         volume.size
@@ -151,10 +130,7 @@ pub(crate) fn ephemeral_storage(facts: &TypeFacts, class: &NodeClassFacts) -> Qu
     }
     match class.ami_family.ephemeral_device() {
         // A custom image may call its devices anything; the last mapping is the best guess there is.
-        None => volumes()
-            .next_back()
-            .and_then(|(_, volume)| volume.size)
-            .unwrap_or_else(default_volume_size),
+        None => volumes().next_back().and_then(|(_, volume)| volume.size).unwrap_or_else(default_volume_size),
         Some((name, default)) => first_size(&|device| device.device_name.as_deref() == Some(name)).unwrap_or(default),
     }
 }
@@ -167,10 +143,7 @@ fn efas(facts: &TypeFacts, class: &NodeClassFacts) -> u32 {
 }
 
 pub(crate) fn efa_only<'a>(interfaces: impl IntoIterator<Item = &'a NetworkInterface>) -> u32 {
-    let count = interfaces
-        .into_iter()
-        .filter(|interface| interface.kind == InterfaceKind::EfaOnly)
-        .count();
+    let count = interfaces.into_iter().filter(|interface| interface.kind == InterfaceKind::EfaOnly).count();
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 

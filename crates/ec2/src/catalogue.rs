@@ -78,20 +78,12 @@ pub enum RegionError {
         "region {region:?} is not in the catalogue ({origin}), which knows {known}; give one that does with --catalog, \
          for example made by `karpenter catalogue refresh --region {region}`"
     )]
-    Unknown {
-        region: String,
-        origin: String,
-        known: String,
-    },
+    Unknown { region: String, origin: String, known: String },
     #[error(
         "the catalogue ({origin}) has no on-demand prices for region {region:?}, only for {priced}; give one that has \
          with --catalog, for example made by `karpenter catalogue refresh --region {region}`"
     )]
-    NoPrices {
-        region: String,
-        origin: String,
-        priced: String,
-    },
+    NoPrices { region: String, origin: String, priced: String },
     #[error("the catalogue ({origin}) has no instance type that is both offered and priced in region {region:?}")]
     NothingForSale { region: String, origin: String },
 }
@@ -130,17 +122,9 @@ impl Catalogue {
     }
 
     fn names(&self, wanted: impl Fn(&RegionFacts) -> bool) -> String {
-        let names: Vec<&str> = self
-            .regions
-            .iter()
-            .filter(|(_, facts)| wanted(facts))
-            .map(|(name, _)| name.as_str())
-            .collect();
-        if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(", ")
-        }
+        let names: Vec<&str> =
+            self.regions.iter().filter(|(_, facts)| wanted(facts)).map(|(name, _)| name.as_str()).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     }
 }
 

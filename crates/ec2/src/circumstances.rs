@@ -27,8 +27,6 @@ pub struct Circumstances {
 
 impl Circumstances {
     pub(crate) fn is_out_of_stock(&self, class: CapacityClass, instance_type: &str, zone: &Arc<str>) -> bool {
-        self.out_of_stock
-            .get(instance_type)
-            .is_some_and(|pools| pools.contains(&(class, zone.clone())))
+        self.out_of_stock.get(instance_type).is_some_and(|pools| pools.contains(&(class, zone.clone())))
     }
 }

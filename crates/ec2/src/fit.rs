@@ -7,15 +7,9 @@ use crate::nodeclass::{NetworkInterface, NodeClassFacts};
 
 pub(crate) fn fits(facts: &TypeFacts, class: &NodeClassFacts) -> bool {
     image_boots(facts, class.ami_family)
-        && class
-            .network_interfaces
-            .as_deref()
-            .is_none_or(|interfaces| attaches(facts, interfaces))
+        && class.network_interfaces.as_deref().is_none_or(|interfaces| attaches(facts, interfaces))
         && (!class.nested_virtualization || has(&facts.cpu_features, "nested-virtualization"))
-        && class
-            .placement_group
-            .as_ref()
-            .is_none_or(|group| has(&facts.placement_strategies, group.strategy.as_str()))
+        && class.placement_group.as_ref().is_none_or(|group| has(&facts.placement_strategies, group.strategy.as_str()))
         && (!class.connection_tracking || facts.hypervisor.as_deref() == Some("nitro"))
 }
 

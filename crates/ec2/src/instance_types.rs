@@ -33,13 +33,7 @@ pub fn instance_types(
 ) -> Result<Vec<InstanceType>, InstanceTypesError> {
     let facts = catalogue.region(region)?;
     let here = Place { name: region, facts };
-    resolve(
-        catalogue.for_sale(facts),
-        here,
-        class,
-        settings,
-        &Circumstances::default(),
-    )
+    resolve(catalogue.for_sale(facts), here, class, settings, &Circumstances::default())
 }
 
 /// A region and its name.
@@ -63,14 +57,7 @@ pub fn resolve<'a>(
     }
     let zones = Zones::of(class, place.facts);
     let mut texts = Texts::default();
-    let market = Market::new(
-        place.facts,
-        class,
-        &zones,
-        circumstances,
-        settings.reserved_capacity,
-        &mut texts,
-    );
+    let market = Market::new(place.facts, class, &zones, circumstances, settings.reserved_capacity, &mut texts);
     let nowhere = ZoneNames::default();
     types
         .into_iter()

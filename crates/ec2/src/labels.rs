@@ -76,9 +76,7 @@ pub const WELL_KNOWN: [&str; 29] = [
 pub fn vocabulary() -> Vocabulary {
     let mut words = Vocabulary::kubernetes();
     words.well_known.extend(WELL_KNOWN.map(str::to_owned));
-    words
-        .aliases
-        .insert("topology.ebs.csi.aws.com/zone".to_owned(), ZONE.to_owned());
+    words.aliases.insert("topology.ebs.csi.aws.com/zone".to_owned(), ZONE.to_owned());
     words.restricted_domains.insert(DOMAIN.to_owned());
     words.reservation_id = Some(CAPACITY_RESERVATION_ID.to_owned());
     words
@@ -105,13 +103,7 @@ mod tests {
         ] {
             assert_eq!(words.is_restricted(key), restricted, "{key}");
         }
-        assert_eq!(
-            words.normalize("topology.ebs.csi.aws.com/zone"),
-            "topology.kubernetes.io/zone"
-        );
-        assert_eq!(
-            words.reservation_id.as_deref(),
-            Some("karpenter.k8s.aws/capacity-reservation-id")
-        );
+        assert_eq!(words.normalize("topology.ebs.csi.aws.com/zone"), "topology.kubernetes.io/zone");
+        assert_eq!(words.reservation_id.as_deref(), Some("karpenter.k8s.aws/capacity-reservation-id"));
     }
 }

@@ -24,6 +24,8 @@ mod offerings;
 mod overhead;
 mod requirements;
 pub mod settings;
+#[cfg(test)]
+mod testing;
 mod texts;
 mod zones;
 

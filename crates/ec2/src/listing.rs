@@ -78,10 +78,7 @@ pub fn json_line(instance_type: &InstanceType, offerings: Offerings) -> String {
             system_reserved: quantities(&overhead.system_reserved),
             eviction_threshold: quantities(&overhead.eviction_threshold),
         },
-        allocatable: quantities(&allocatable)
-            .into_iter()
-            .map(|(name, text)| (name.to_owned(), text))
-            .collect(),
+        allocatable: quantities(&allocatable).into_iter().map(|(name, text)| (name.to_owned(), text)).collect(),
         offerings: match offerings {
             Offerings::Shown => Some(offering_lines(instance_type)),
             Offerings::Hidden => None,
@@ -104,9 +101,7 @@ fn offering_lines(instance_type: &InstanceType) -> Vec<OfferingLine> {
 /// Whole dollars without a fraction, as most writers of JSON have it; some readers tell 2 from 2.0.
 fn dollars(price: MicroUsd) -> serde_json::Number {
     let whole = price.0.is_multiple_of(1_000_000).then(|| (price.0 / 1_000_000).into());
-    whole
-        .or_else(|| serde_json::Number::from_f64(price.dollars()))
-        .expect("a price is finite")
+    whole.or_else(|| serde_json::Number::from_f64(price.dollars())).expect("a price is finite")
 }
 
 fn quantities(list: &Resources) -> BTreeMap<&str, String> {

@@ -59,14 +59,7 @@ impl<'a> Market<'a> {
                 (zone, both)
             })
             .collect();
-        Self {
-            region,
-            class,
-            zones,
-            circumstances,
-            reserved_capacity,
-            stalls,
-        }
+        Self { region, class, zones, circumstances, reserved_capacity, stalls }
     }
 
     /// By zone, then capacity type. Zones without a subnet are listed too, as unavailable.
@@ -92,11 +85,7 @@ impl<'a> Market<'a> {
             }
         }
         if self.reserved_capacity {
-            let ours = self
-                .class
-                .capacity_reservations
-                .iter()
-                .filter(|r| r.instance_type == facts.name);
+            let ours = self.class.capacity_reservations.iter().filter(|r| r.instance_type == facts.name);
             offerings.extend(ours.map(|reservation| self.reserved(facts, reservation, fits, offered, texts)));
             offerings.sort_by_key(|offering| (offering.zone(), offering.capacity_type()));
         }
@@ -131,10 +120,7 @@ impl<'a> Market<'a> {
         set(ZONE, &reservation.zone);
         set(labels::CAPACITY_RESERVATION_ID, &reservation.id);
         set(labels::CAPACITY_RESERVATION_TYPE, reservation.kind.as_str());
-        set(
-            labels::CAPACITY_RESERVATION_INTERRUPTIBLE,
-            truth(reservation.interruptible),
-        );
+        set(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, truth(reservation.interruptible));
         if let Some(id) = &zone_id {
             set(labels::ZONE_ID, id);
         }
@@ -149,10 +135,7 @@ impl<'a> Market<'a> {
                 && offered.contains(&reservation.zone)
                 && !reservation.expiring
                 && !shifted,
-            reservation: Some(Reservation {
-                id: reservation.id.clone(),
-                remaining: reservation.remaining,
-            }),
+            reservation: Some(Reservation { id: reservation.id.clone(), remaining: reservation.remaining }),
         }
     }
 
@@ -189,11 +172,9 @@ fn stall_requirements(zone: &str, class: CapacityClass, zones: &Zones, texts: &m
         let id = texts.one(id);
         set(labels::ZONE_ID, id, texts);
     }
-    for key in [
-        labels::CAPACITY_RESERVATION_ID,
-        labels::CAPACITY_RESERVATION_TYPE,
-        labels::CAPACITY_RESERVATION_INTERRUPTIBLE,
-    ] {
+    for key in
+        [labels::CAPACITY_RESERVATION_ID, labels::CAPACITY_RESERVATION_TYPE, labels::CAPACITY_RESERVATION_INTERRUPTIBLE]
+    {
         set(key, Requirement::absent(), texts);
     }
     requirements
@@ -201,9 +182,8 @@ fn stall_requirements(zone: &str, class: CapacityClass, zones: &Zones, texts: &m
 
 fn is_open(zone: &str, class: CapacityClass, zones: &Zones, circumstances: &Circumstances) -> bool {
     let reachable = zones.with_subnets.get(zone);
-    let shifted = reachable
-        .and_then(|zone| zone.id.as_ref())
-        .is_some_and(|id| circumstances.shifted_zones.contains(id));
+    let shifted =
+        reachable.and_then(|zone| zone.id.as_ref()).is_some_and(|id| circumstances.shifted_zones.contains(id));
     let all_subnets_full = reachable.is_some_and(|zone| {
         !zone.subnets.is_empty() && zone.subnets.iter().all(|id| circumstances.full_subnets.contains(id))
     });

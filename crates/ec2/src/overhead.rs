@@ -44,11 +44,7 @@ pub(crate) fn overhead(node: &Node, kubelet: &KubeletFacts, reserved: &ReservedA
 }
 
 fn kube_reserved(node: &Node, given: &BTreeMap<String, Quantity>) -> Resources {
-    let memory = node
-        .pods
-        .saturating_mul(MEMORY_PER_POD_MIB)
-        .saturating_add(MEMORY_BASE_MIB)
-        .saturating_mul(MIB);
+    let memory = node.pods.saturating_mul(MEMORY_PER_POD_MIB).saturating_add(MEMORY_BASE_MIB).saturating_mul(MIB);
     let mut list: Resources = [
         (CPU, Quantity::from_milli(kube_reserved_millicores(node.vcpus))),
         (MEMORY, Quantity::from_bytes(memory)),
@@ -77,15 +73,10 @@ fn kube_reserved_millicores(vcpus: u32) -> i64 {
 fn eviction_threshold(node: &Node, kubelet: &KubeletFacts) -> Resources {
     let disk = percent_of(node.ephemeral_storage.units() as f64, EVICTION_DISK_PERCENT);
     let memory = kubelet.eviction_memory.map(|threshold| amount(threshold, node.memory));
-    let nodefs = kubelet
-        .eviction_nodefs
-        .map(|threshold| amount(threshold, node.ephemeral_storage));
-    [
-        (MEMORY, memory.unwrap_or(Quantity::from_bytes(EVICTION_MEMORY))),
-        (EPHEMERAL_STORAGE, nodefs.unwrap_or(disk)),
-    ]
-    .into_iter()
-    .collect()
+    let nodefs = kubelet.eviction_nodefs.map(|threshold| amount(threshold, node.ephemeral_storage));
+    [(MEMORY, memory.unwrap_or(Quantity::from_bytes(EVICTION_MEMORY))), (EPHEMERAL_STORAGE, nodefs.unwrap_or(disk))]
+        .into_iter()
+        .collect()
 }
 
 fn amount(threshold: Threshold, capacity: Quantity) -> Quantity {
@@ -93,8 +84,15 @@ fn amount(threshold: Threshold, capacity: Quantity) -> Quantity {
         Threshold::Amount(quantity) => quantity,
         // The kubelet takes 100% to mean "never".
         Threshold::Percent(100.0) => Quantity::from_bytes(0),
-        Threshold::Percent(percent) => percent_of(capacity.nanos() as f64 / 1e9, percent),
+        Threshold::Percent(percent) => percent_of(approximate(capacity), percent),
     }
+}
+
+/// Whole bytes exactly: counted in nanos, as quantities are, terabytes outgrow a float's digits.
+fn approximate(quantity: Quantity) -> f64 {
+    const NANO: i128 = 1_000_000_000;
+    let (whole, rest) = (quantity.nanos() / NANO, quantity.nanos() % NANO);
+    whole as f64 + rest as f64 / 1e9
 }
 
 /// Rounded up to a whole byte, in floating point and in this order because the last byte depends on it.

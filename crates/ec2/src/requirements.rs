@@ -20,10 +20,7 @@ impl Texts {
     }
 
     pub(crate) fn one_of<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) -> Requirement {
-        Requirement {
-            values: values.into_iter().map(|value| self.get(value)).collect(),
-            ..Requirement::absent()
-        }
+        Requirement { values: values.into_iter().map(|value| self.get(value)).collect(), ..Requirement::absent() }
     }
 }
 
@@ -66,15 +63,9 @@ pub(crate) fn requirements(
     offered: &BTreeSet<Arc<str>>,
     texts: &mut Texts,
 ) -> Requirements {
-    let reservations: Vec<&CapacityReservation> = class
-        .capacity_reservations
-        .iter()
-        .filter(|r| r.instance_type == facts.name)
-        .collect();
-    let mut draft = Draft {
-        texts,
-        requirements: Requirements::new(),
-    };
+    let reservations: Vec<&CapacityReservation> =
+        class.capacity_reservations.iter().filter(|r| r.instance_type == facts.name).collect();
+    let mut draft = Draft { texts, requirements: Requirements::new() };
     draft.one(INSTANCE_TYPE, &facts.name);
     draft.maybe(ARCH, facts.kubernetes_arch());
     draft.any_of(OS, operating_system(facts, class));
@@ -82,10 +73,7 @@ pub(crate) fn requirements(
     draft.one(REGION, region);
     place(&mut draft, zones, offered);
     let classes = facts.usage_classes.iter().filter_map(|class| capacity_type(*class));
-    draft.any_of(
-        CAPACITY_TYPE,
-        classes.chain((!reservations.is_empty()).then_some(RESERVED)),
-    );
+    draft.any_of(CAPACITY_TYPE, classes.chain((!reservations.is_empty()).then_some(RESERVED)));
     draft.any_of(labels::TENANCY, labels::TENANCIES);
     name_parts(&mut draft, &facts.name);
     processor_and_memory(&mut draft, facts);
@@ -118,11 +106,7 @@ fn operating_system(facts: &TypeFacts, class: &NodeClassFacts) -> Option<&'stati
 
 /// Zones that both sell the type and hold a subnet of the node class.
 fn place(draft: &mut Draft<'_>, zones: &Zones, offered: &BTreeSet<Arc<str>>) {
-    let usable: Vec<_> = zones
-        .with_subnets
-        .iter()
-        .filter(|(zone, _)| offered.contains(*zone))
-        .collect();
+    let usable: Vec<_> = zones.with_subnets.iter().filter(|(zone, _)| offered.contains(*zone)).collect();
     draft.any_of(ZONE, usable.iter().map(|(zone, _)| &***zone));
     let ids: Vec<&str> = usable.iter().filter_map(|(_, zone)| zone.id.as_deref()).collect();
     if !ids.is_empty() {
@@ -139,10 +123,7 @@ fn name_parts(draft: &mut Draft<'_>, name: &str) {
     let parts = name.split_once('.').filter(|(_, size)| !size.contains('.'));
     draft.maybe(labels::FAMILY, parts.map(|(family, _)| family));
     draft.maybe(labels::SIZE, parts.map(|(_, size)| size));
-    draft.one(
-        labels::CAPABILITY_FLEX,
-        if family.contains("-flex") { "true" } else { "false" },
-    );
+    draft.one(labels::CAPABILITY_FLEX, if family.contains("-flex") { "true" } else { "false" });
 }
 
 /// Letters, an optional size in terabytes as in `-6tb`, digits, anything, a dot.
@@ -174,10 +155,7 @@ fn processor_and_memory(draft: &mut Draft<'_>, facts: &TypeFacts) {
 
 fn network_and_disks(draft: &mut Draft<'_>, facts: &TypeFacts) {
     draft.one(labels::ENCRYPTION_IN_TRANSIT, truth(facts.encryption_in_transit));
-    draft.maybe(
-        labels::NETWORK_BANDWIDTH,
-        facts.network_mbps.map(|mbps| mbps.to_string()),
-    );
+    draft.maybe(labels::NETWORK_BANDWIDTH, facts.network_mbps.map(|mbps| mbps.to_string()));
     let by_default = facts.ebs_optimized == EbsOptimization::Default;
     let ebs = facts.ebs_max_mbps.filter(|_| by_default);
     draft.maybe(labels::EBS_BANDWIDTH, ebs.map(|mbps| mbps.to_string()));
@@ -203,30 +181,15 @@ fn devices(draft: &mut Draft<'_>, facts: &TypeFacts) {
         ([], [device]) => Some((*device, dashed(&device.manufacturer))),
         _ => None,
     };
-    draft.maybe(
-        labels::ACCELERATOR_NAME,
-        accelerator.as_ref().map(|(device, _)| dashed(&device.name)),
-    );
-    draft.maybe(
-        labels::ACCELERATOR_MANUFACTURER,
-        accelerator.as_ref().map(|(_, maker)| maker),
-    );
-    draft.maybe(
-        labels::ACCELERATOR_COUNT,
-        accelerator.as_ref().map(|(device, _)| device.count.to_string()),
-    );
+    draft.maybe(labels::ACCELERATOR_NAME, accelerator.as_ref().map(|(device, _)| dashed(&device.name)));
+    draft.maybe(labels::ACCELERATOR_MANUFACTURER, accelerator.as_ref().map(|(_, maker)| maker));
+    draft.maybe(labels::ACCELERATOR_COUNT, accelerator.as_ref().map(|(device, _)| device.count.to_string()));
 }
 
 fn reserved(draft: &mut Draft<'_>, reservations: &[&CapacityReservation]) {
     draft.any_of(labels::CAPACITY_RESERVATION_ID, reservations.iter().map(|r| &*r.id));
-    draft.any_of(
-        labels::CAPACITY_RESERVATION_TYPE,
-        reservations.iter().map(|r| r.kind.as_str()),
-    );
-    draft.any_of(
-        labels::CAPACITY_RESERVATION_INTERRUPTIBLE,
-        reservations.iter().map(|r| truth(r.interruptible)),
-    );
+    draft.any_of(labels::CAPACITY_RESERVATION_TYPE, reservations.iter().map(|r| r.kind.as_str()));
+    draft.any_of(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, reservations.iter().map(|r| truth(r.interruptible)));
 }
 
 /// Partitions are topology domains, so the scheduler must be able to see them all.

@@ -13,10 +13,6 @@ pub struct Ec2Settings {
 impl Default for Ec2Settings {
     /// Upstream's defaults.
     fn default() -> Self {
-        Self {
-            vm_memory_overhead_percent: 0.075,
-            reserved_enis: 0,
-            reserved_capacity: true,
-        }
+        Self { vm_memory_overhead_percent: 0.075, reserved_enis: 0, reserved_capacity: true }
     }
 }

@@ -23,10 +23,9 @@ impl Zones {
         match &class.subnets {
             Some(subnets) => {
                 for subnet in subnets {
-                    let zone = with_subnets.entry(subnet.zone.clone()).or_insert(ReachableZone {
-                        id: None,
-                        subnets: Vec::new(),
-                    });
+                    let zone = with_subnets
+                        .entry(subnet.zone.clone())
+                        .or_insert(ReachableZone { id: None, subnets: Vec::new() });
                     if zone.id.is_none() {
                         zone.id = subnet.zone_id.clone();
                     }
@@ -35,10 +34,7 @@ impl Zones {
             }
             None => {
                 for (zone, id) in &region.zones {
-                    let reachable = ReachableZone {
-                        id: Some(id.clone()),
-                        subnets: Vec::new(),
-                    };
+                    let reachable = ReachableZone { id: Some(id.clone()), subnets: Vec::new() };
                     with_subnets.insert(zone.clone(), reachable);
                 }
             }

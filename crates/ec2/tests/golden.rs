@@ -1,10 +1,7 @@
 //! Compares with the reference's answers for every type of us-east-1. They are not part of this repository: the test
 //! runs where the environment variable `KARPENTER_SHARED` names the folder that holds them, and says so otherwise.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of a test; clippy knows only functions marked as tests"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test; clippy knows only functions marked as tests")]
 
 use std::path::{Path, PathBuf};
 
@@ -33,17 +30,8 @@ fn shared() -> Option<PathBuf> {
 }
 
 fn unpacked(path: &Path) -> String {
-    let unpack = std::process::Command::new("gzip")
-        .arg("-dc")
-        .arg(path)
-        .output()
-        .unwrap();
-    assert!(
-        unpack.status.success(),
-        "{}: {}",
-        path.display(),
-        String::from_utf8_lossy(&unpack.stderr)
-    );
+    let unpack = std::process::Command::new("gzip").arg("-dc").arg(path).output().unwrap();
+    assert!(unpack.status.success(), "{}: {}", path.display(), String::from_utf8_lossy(&unpack.stderr));
     String::from_utf8(unpack.stdout).unwrap()
 }
 
@@ -59,11 +47,7 @@ fn compare(catalogue: &Catalogue, golden: &Path, class: &str) -> usize {
         settings.vm_memory_overhead_percent = 0.05;
         settings.reserved_enis = 1;
     }
-    let offerings = if class == "al2023" {
-        Offerings::Shown
-    } else {
-        Offerings::Hidden
-    };
+    let offerings = if class == "al2023" { Offerings::Shown } else { Offerings::Hidden };
     let types = instance_types(catalogue, "us-east-1", &facts, &settings).unwrap();
     let want = unpacked(&golden.join(format!("{class}.jsonl.gz")));
     assert_eq!(types.len(), want.lines().count(), "{class}: number of types");
@@ -89,27 +73,16 @@ fn the_built_in_catalogue_agrees_with_the_reference() {
         let want: Value = serde_json::from_str(line).unwrap();
         let name = want["name"].as_str().unwrap();
         let Some(instance_type) = types.iter().find(|t| *t.name == *name) else {
-            assert_eq!(
-                builtin.regions["us-east-1"].on_demand_price(name),
-                None,
-                "{name} is missing"
-            );
+            assert_eq!(builtin.regions["us-east-1"].on_demand_price(name), None, "{name} is missing");
             continue;
         };
         let mut found: Value = serde_json::from_str(&json_line(instance_type, Offerings::Shown)).unwrap();
-        let sandbox = found["labels"]
-            .as_object_mut()
-            .unwrap()
-            .remove("karpenter.k8s.aws/nitro-sandbox");
+        let sandbox = found["labels"].as_object_mut().unwrap().remove("karpenter.k8s.aws/nitro-sandbox");
         assert!(sandbox.is_some(), "{}", instance_type.name);
         assert_eq!(found, want, "{}", instance_type.name);
         compared += 1;
     }
-    assert!(
-        compared > 1300 && compared == types.len(),
-        "{compared} of {}",
-        types.len()
-    );
+    assert!(compared > 1300 && compared == types.len(), "{compared} of {}", types.len());
 }
 
 #[test]
@@ -117,9 +90,6 @@ fn every_type_is_as_the_reference_has_it() {
     let Some(shared) = shared() else { return };
     let catalogue = catalogue::folder::load_dir(&shared.join("data")).unwrap();
     for class in CLASSES {
-        assert!(
-            compare(&catalogue, &shared.join("golden/catalog"), class) > 1000,
-            "{class}"
-        );
+        assert!(compare(&catalogue, &shared.join("golden/catalog"), class) > 1000, "{class}");
     }
 }

@@ -85,12 +85,7 @@ fn body(compact: &Compact) -> String {
     }
     begin(&mut text);
     for (name, facts) in &compact.network {
-        let _ = writeln!(
-            text,
-            "{name},{},{}",
-            optional(facts.baseline_mbps),
-            branches(facts.branch_limits)
-        );
+        let _ = writeln!(text, "{name},{},{}", optional(facts.baseline_mbps), branches(facts.branch_limits));
     }
     begin(&mut text);
     prices(catalogue, &mut text);
@@ -98,11 +93,7 @@ fn body(compact: &Compact) -> String {
 }
 
 fn prices(catalogue: &Catalogue, text: &mut String) {
-    let priced: Vec<_> = catalogue
-        .regions
-        .iter()
-        .filter(|(_, region)| !region.on_demand.is_empty())
-        .collect();
+    let priced: Vec<_> = catalogue.regions.iter().filter(|(_, region)| !region.on_demand.is_empty()).collect();
     let mut types: BTreeMap<&str, Vec<Option<MicroUsd>>> = BTreeMap::new();
     text.push_str("type");
     for (column, (name, region)) in priced.iter().enumerate() {
@@ -135,9 +126,7 @@ fn branches(limits: Option<BranchLimits>) -> String {
 
 /// FNV-1a: enough to notice an edit by hand or a bad merge.
 fn checksum(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

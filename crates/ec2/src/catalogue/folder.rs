@@ -42,8 +42,5 @@ pub fn load_dir(folder: &Path) -> Result<Catalogue, FolderError> {
         zones: &zones,
         spot_prices: spot.as_deref(),
     })
-    .map_err(|fault| FolderError::Content {
-        folder: folder.to_owned(),
-        fault: Box::new(fault),
-    })
+    .map_err(|fault| FolderError::Content { folder: folder.to_owned(), fault: Box::new(fault) })
 }

@@ -19,14 +19,9 @@ pub(super) fn for_each_row<'a>(
     mut each: impl FnMut(&Row<'a>) -> Result<(), FileError>,
 ) -> Result<(), FileError> {
     let mut lines = text.lines().enumerate();
-    let found = lines
-        .next()
-        .map_or("", |(_, line)| line.trim_start_matches('\u{feff}').trim_end());
+    let found = lines.next().map_or("", |(_, line)| line.trim_start_matches('\u{feff}').trim_end());
     if !found.split(',').eq(header.iter().copied()) {
-        let fault = Fault::Header {
-            want: header.join(","),
-            found: found.to_owned(),
-        };
+        let fault = Fault::Header { want: header.join(","), found: found.to_owned() };
         return Err(FileError::at_line(file, 1, fault));
     }
     for (index, line) in lines {
@@ -35,18 +30,10 @@ pub(super) fn for_each_row<'a>(
         }
         let cells: Vec<&str> = line.trim_end().split(',').collect();
         if cells.len() != header.len() {
-            let fault = Fault::Cells {
-                want: header.len(),
-                found: cells.len(),
-            };
+            let fault = Fault::Cells { want: header.len(), found: cells.len() };
             return Err(FileError::at_line(file, index + 1, fault));
         }
-        each(&Row {
-            file,
-            line: index + 1,
-            header,
-            cells,
-        })?;
+        each(&Row { file, line: index + 1, header, cells })?;
     }
     Ok(())
 }

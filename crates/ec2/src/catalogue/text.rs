@@ -72,19 +72,11 @@ pub enum Fault {
 
 impl FileError {
     pub(super) fn at_line(file: &'static str, line: usize, fault: Fault) -> Self {
-        Self {
-            file,
-            place: Place::Line(line),
-            field: None,
-            fault,
-        }
+        Self { file, place: Place::Line(line), field: None, fault }
     }
 
     pub(super) fn in_field(self, field: &'static str) -> Self {
-        Self {
-            field: Some(field),
-            ..self
-        }
+        Self { field: Some(field), ..self }
     }
 }
 
@@ -133,13 +125,7 @@ pub fn parse(text: &CatalogueText<'_>) -> Result<Catalogue, FileError> {
         &mut names,
     )?;
     if let Some(china) = text.on_demand_prices_cn {
-        on_demand(
-            ON_DEMAND_PRICES_CN,
-            china,
-            &["region", "instance_type", "cny_per_hour"],
-            regions,
-            &mut names,
-        )?;
+        on_demand(ON_DEMAND_PRICES_CN, china, &["region", "instance_type", "cny_per_hour"], regions, &mut names)?;
     }
     if let Some(prices) = text.spot_prices {
         spot(prices, regions, &mut names)?;
@@ -213,20 +199,15 @@ fn on_demand(
 
 /// A region that the file names at all has only the spot prices it lists.
 fn spot(text: &str, regions: &mut Regions, names: &mut Texts) -> Result<(), FileError> {
-    for_each_row(
-        SPOT_PRICES,
-        text,
-        &["region", "instance_type", "zone", "usd_per_hour"],
-        |row| {
-            let (region, instance_type) = (row.text(0)?, names.get(row.text(1)?));
-            let (zone, price): (_, MicroUsd) = (names.get(row.text(2)?), row.price(3)?);
-            let prices = entry(regions, region).spot.known_mut();
-            match prices.entry(instance_type).or_default().insert(zone, price) {
-                Some(_) => Err(row.fault(2, Fault::Twice)),
-                None => Ok(()),
-            }
-        },
-    )
+    for_each_row(SPOT_PRICES, text, &["region", "instance_type", "zone", "usd_per_hour"], |row| {
+        let (region, instance_type) = (row.text(0)?, names.get(row.text(1)?));
+        let (zone, price): (_, MicroUsd) = (names.get(row.text(2)?), row.price(3)?);
+        let prices = entry(regions, region).spot.known_mut();
+        match prices.entry(instance_type).or_default().insert(zone, price) {
+            Some(_) => Err(row.fault(2, Fault::Twice)),
+            None => Ok(()),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -75,13 +75,7 @@ fn line(cells: &[String; 11], widths: &[usize; 11]) -> String {
 
 fn row(instance_type: &InstanceType) -> [String; 11] {
     let allocatable = instance_type.allocatable();
-    let label = |key: &str| {
-        instance_type
-            .requirements
-            .get(key)
-            .pick()
-            .map_or_else(String::new, |v| v.to_string())
-    };
+    let label = |key: &str| instance_type.requirements.get(key).pick().map_or_else(String::new, |v| v.to_string());
     let bought = || instance_type.offerings.iter().filter(|offering| offering.available);
     let cheapest = |capacity_type: &str| {
         let prices = bought().filter(|offering| offering.capacity_type().as_deref() == Some(capacity_type));
@@ -104,12 +98,7 @@ fn row(instance_type: &InstanceType) -> [String; 11] {
 }
 
 fn devices(instance_type: &InstanceType) -> String {
-    let names = [
-        (NVIDIA_GPU, "nvidia"),
-        (AMD_GPU, "amd"),
-        (HABANA_GAUDI, "gaudi"),
-        (NEURON, "neuron"),
-    ];
+    let names = [(NVIDIA_GPU, "nvidia"), (AMD_GPU, "amd"), (HABANA_GAUDI, "gaudi"), (NEURON, "neuron")];
     let has = |(resource, name): &(&str, &str)| {
         let count = instance_type.capacity.get(resource);
         (!count.is_zero()).then(|| format!("{count} {name}"))
@@ -121,11 +110,8 @@ fn devices(instance_type: &InstanceType) -> String {
 fn zone_letters(zones: &BTreeSet<std::sync::Arc<str>>) -> String {
     let stem = |zone: &str| zone[..zone.len().saturating_sub(1)].to_owned();
     let all_ascii = zones.iter().all(|zone| zone.is_ascii() && !zone.is_empty());
-    let stems: BTreeSet<String> = if all_ascii {
-        zones.iter().map(|zone| stem(zone)).collect()
-    } else {
-        BTreeSet::new()
-    };
+    let stems: BTreeSet<String> =
+        if all_ascii { zones.iter().map(|zone| stem(zone)).collect() } else { BTreeSet::new() };
     if stems.len() == 1 {
         let letters: String = zones.iter().filter_map(|zone| zone.chars().next_back()).collect();
         return format!("{}{letters}", stems.first().map_or("", String::as_str));
@@ -135,9 +121,7 @@ fn zone_letters(zones: &BTreeSet<std::sync::Arc<str>>) -> String {
 
 fn offering_line(offering: &karpenter_core::Offering) -> String {
     let zone = offering.zone().map_or_else(String::new, |zone| zone.to_string());
-    let kind = offering
-        .capacity_type()
-        .map_or_else(String::new, |kind| kind.to_string());
+    let kind = offering.capacity_type().map_or_else(String::new, |kind| kind.to_string());
     let note = match (&offering.reservation, offering.available) {
         (_, false) => "  unavailable".to_owned(),
         (Some(reservation), true) if kind == RESERVED => {

@@ -52,11 +52,7 @@ pub fn facts(object: &Value) -> Result<NodeClassFacts, Vec<FieldFault>> {
         subnets: Some(status.child("subnets").each(&mut reader, subnet)).filter(|subnets| !subnets.is_empty()),
         capacity_reservations: status.child("capacityReservations").each(&mut reader, reservation),
     };
-    if reader.faults.is_empty() {
-        Ok(facts)
-    } else {
-        Err(reader.faults)
-    }
+    if reader.faults.is_empty() { Ok(facts) } else { Err(reader.faults) }
 }
 
 #[derive(Default)]
@@ -72,18 +68,12 @@ struct Field<'a> {
 
 impl<'a> Field<'a> {
     fn root(value: &'a Value) -> Self {
-        Self {
-            path: String::new(),
-            value,
-        }
+        Self { path: String::new(), value }
     }
 
     fn child(&self, name: &str) -> Self {
         let dot = if self.path.is_empty() { "" } else { "." };
-        Self {
-            path: format!("{}{dot}{name}", self.path),
-            value: self.value.get(name).unwrap_or(&Value::Null),
-        }
+        Self { path: format!("{}{dot}{name}", self.path), value: self.value.get(name).unwrap_or(&Value::Null) }
     }
 
     fn present(&self) -> bool {
@@ -91,10 +81,7 @@ impl<'a> Field<'a> {
     }
 
     fn fault(&self, reader: &mut Reader, message: impl Into<String>) {
-        reader.faults.push(FieldFault {
-            field: self.path.clone(),
-            message: message.into(),
-        });
+        reader.faults.push(FieldFault { field: self.path.clone(), message: message.into() });
     }
 
     fn text(&self, reader: &mut Reader) -> Option<&'a str> {
@@ -131,11 +118,7 @@ impl<'a> Field<'a> {
         if !self.present() {
             return None;
         }
-        let count = self
-            .value
-            .as_i64()
-            .and_then(|n| i32::try_from(n).ok())
-            .filter(|n| *n >= 0);
+        let count = self.value.as_i64().and_then(|n| i32::try_from(n).ok()).filter(|n| *n >= 0);
         if count.is_none() {
             self.fault(reader, "must be an integer that is not negative");
         }
@@ -146,10 +129,7 @@ impl<'a> Field<'a> {
         match self.value {
             Value::Null => None,
             Value::Array(items) => {
-                let item = |(index, value)| Field {
-                    path: format!("{}[{index}]", self.path),
-                    value,
-                };
+                let item = |(index, value)| Field { path: format!("{}[{index}]", self.path), value };
                 Some(items.iter().enumerate().map(item).collect())
             }
             _ => {
@@ -240,16 +220,10 @@ fn reserved(map: &Field<'_>, reader: &mut Reader) -> BTreeMap<String, Reserved> 
 fn threshold(field: &Field<'_>, reader: &mut Reader) -> Option<Threshold> {
     let text = field.text(reader)?;
     let read = match text.strip_suffix('%') {
-        Some(percent) => percent
-            .parse::<f64>()
-            .ok()
-            .filter(|percent| (0.0..=100.0).contains(percent))
-            .map(Threshold::Percent),
-        None => text
-            .parse::<Quantity>()
-            .ok()
-            .filter(|quantity| !quantity.is_negative())
-            .map(Threshold::Amount),
+        Some(percent) => {
+            percent.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent)).map(Threshold::Percent)
+        }
+        None => text.parse::<Quantity>().ok().filter(|quantity| !quantity.is_negative()).map(Threshold::Amount),
     };
     if read.is_none() {
         let want = "a quantity that is not negative or a percentage from 0% to 100%";
@@ -302,11 +276,7 @@ fn subnet(subnet: &Field<'_>, reader: &mut Reader) -> Subnet {
     Subnet {
         id: subnet.child("id").needed_text(reader),
         zone: subnet.child("zone").needed_text(reader),
-        zone_id: subnet
-            .child("zoneID")
-            .text(reader)
-            .filter(|id| !id.is_empty())
-            .map(Arc::from),
+        zone_id: subnet.child("zoneID").text(reader).filter(|id| !id.is_empty()).map(Arc::from),
     }
 }
 

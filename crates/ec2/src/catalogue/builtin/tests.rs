@@ -4,10 +4,7 @@ use crate::catalogue::RegionError;
 #[test]
 fn the_file_is_what_its_facts_are_written_as() {
     let parsed = compact::parse(TEXT).expect("readable");
-    assert!(
-        compact::write(&parsed) == TEXT,
-        "catalogue.txt is stale: run `cargo xtask catalogue`"
-    );
+    assert!(compact::write(&parsed) == TEXT, "catalogue.txt is stale: run `cargo xtask catalogue`");
     assert!(TEXT.len() < 600_000, "{} bytes", TEXT.len());
 }
 
@@ -33,10 +30,7 @@ fn a_region_without_prices_says_what_to_do() {
         assert!(text.contains(part), "{text}");
     }
     // Priced, but nothing is known about its zones.
-    assert!(matches!(
-        catalogue().region("us-gov-west-1"),
-        Err(RegionError::Unknown { .. })
-    ));
+    assert!(matches!(catalogue().region("us-gov-west-1"), Err(RegionError::Unknown { .. })));
 }
 
 #[test]

@@ -19,11 +19,7 @@ pub(super) fn write(catalogue: &Catalogue, instance_type: &str, text: &mut Strin
         let zones: Vec<&Arc<str>> = region.zones.keys().collect();
         for six in zones.chunks(BITS) {
             let is_offered = |zone: &&Arc<str>| offered.is_some_and(|zones| zones.contains(*zone));
-            let bits = six
-                .iter()
-                .enumerate()
-                .filter(|(_, zone)| is_offered(zone))
-                .map(|(bit, _)| 1 << bit);
+            let bits = six.iter().enumerate().filter(|(_, zone)| is_offered(zone)).map(|(bit, _)| 1 << bit);
             text.push(char::from(DIGITS[bits.sum::<usize>()]));
         }
     }
@@ -51,9 +47,7 @@ impl Reader {
             sets: BTreeMap::new(),
             offered: BTreeMap::new(),
         };
-        Self {
-            regions: regions.iter().map(column).collect(),
-        }
+        Self { regions: regions.iter().map(column).collect() }
     }
 
     /// `None` where the cell is not as long as the zones want it or has a character that is no digit of ours.
@@ -94,12 +88,7 @@ fn decode(digits: &[u8], zones: &[Arc<str>]) -> Option<ZoneNames> {
         if bits >> six.len() != 0 {
             return None;
         }
-        found.extend(
-            six.iter()
-                .enumerate()
-                .filter(|(bit, _)| bits >> bit & 1 == 1)
-                .map(|(_, zone)| zone.clone()),
-        );
+        found.extend(six.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, zone)| zone.clone()));
     }
     Some(Arc::new(found))
 }

@@ -17,11 +17,7 @@ pub enum CompactError {
     #[error("section {0} is missing")]
     Section(&'static str),
     #[error("section {section}, {line:?}: cannot read {cell}")]
-    Line {
-        section: &'static str,
-        line: String,
-        cell: &'static str,
-    },
+    Line { section: &'static str, line: String, cell: &'static str },
 }
 
 pub fn parse(text: &str) -> Result<Compact, CompactError> {
@@ -37,11 +33,7 @@ pub fn parse(text: &str) -> Result<Compact, CompactError> {
     if want != found {
         return Err(CompactError::Checksum { want, found });
     }
-    let mut compact = Compact {
-        as_of: as_of.to_owned(),
-        sources: sources.to_owned(),
-        ..Compact::default()
-    };
+    let mut compact = Compact { as_of: as_of.to_owned(), sources: sources.to_owned(), ..Compact::default() };
     compact.catalogue.origin = format!("the built-in one, of {as_of}");
     let [regions, types, network, prices] = sections(body)?;
     let mut texts = Texts::default();
@@ -64,10 +56,7 @@ fn sections(body: &str) -> Result<[&str; 4], CompactError> {
     let mut rest = body;
     for (index, section) in SECTIONS.into_iter().enumerate() {
         let missing = CompactError::Section(section);
-        let start = rest
-            .strip_prefix(section)
-            .and_then(|rest| rest.strip_prefix('\n'))
-            .ok_or(missing)?;
+        let start = rest.strip_prefix(section).and_then(|rest| rest.strip_prefix('\n')).ok_or(missing)?;
         let end = match SECTIONS.get(index + 1) {
             Some(next) => start.find(next).ok_or(CompactError::Section(next))?,
             None => start.len(),
@@ -78,11 +67,7 @@ fn sections(body: &str) -> Result<[&str; 4], CompactError> {
 }
 
 fn bad(section: usize, line: &str, cell: &'static str) -> CompactError {
-    CompactError::Line {
-        section: SECTIONS[section],
-        line: line.to_owned(),
-        cell,
-    }
+    CompactError::Line { section: SECTIONS[section], line: line.to_owned(), cell }
 }
 
 fn read_regions(text: &str, compact: &mut Compact, texts: &mut Texts) -> Result<(), CompactError> {
@@ -110,16 +95,11 @@ fn read_network(text: &str, compact: &mut Compact, texts: &mut Texts) -> Result<
             "" => None,
             text => Some(BranchLimits {
                 trunking: !text.starts_with('-'),
-                branch_enis: text
-                    .trim_start_matches('-')
-                    .parse()
-                    .map_err(|_| bad(2, line, "branch interfaces"))?,
+                branch_enis: text.trim_start_matches('-').parse().map_err(|_| bad(2, line, "branch interfaces"))?,
             }),
         };
-        let facts = NetworkFacts {
-            baseline_mbps: if mbps.is_empty() { None } else { Some(number(mbps)?) },
-            branch_limits,
-        };
+        let facts =
+            NetworkFacts { baseline_mbps: if mbps.is_empty() { None } else { Some(number(mbps)?) }, branch_limits };
         compact.network.insert(texts.get(name), facts);
     }
     Ok(())

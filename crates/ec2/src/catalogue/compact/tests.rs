@@ -19,33 +19,21 @@ fn laden() -> TypeFacts {
         memory_mib: 393_216,
         hypervisor: None,
         bare_metal: true,
-        usage_classes: vec![
-            CapacityClass::CapacityBlock,
-            CapacityClass::OnDemand,
-            CapacityClass::Spot,
-        ],
+        usage_classes: vec![CapacityClass::CapacityBlock, CapacityClass::OnDemand, CapacityClass::Spot],
         ipv4_per_eni: 50,
         default_network_card: 1,
         network_cards: vec![NetworkCard { max_enis: 15 }, NetworkCard { max_enis: 7 }],
         network_mbps: Some(25_000),
         efa_max: 2,
         ena: Some(false),
-        branch_limits: Some(BranchLimits {
-            trunking: false,
-            branch_enis: 107,
-        }),
+        branch_limits: Some(BranchLimits { trunking: false, branch_enis: 107 }),
         encryption_in_transit: true,
         nitro_enclaves: Some(false),
         ebs_optimized: EbsOptimization::Supported,
         ebs_max_mbps: Some(19_000),
         local_disk_gb: 900,
         local_disk_is_nvme: true,
-        gpus: vec![Gpu {
-            name: text("Radeon Pro V520"),
-            manufacturer: text("AMD"),
-            count: 4,
-            memory_mib: 8192,
-        }],
+        gpus: vec![Gpu { name: text("Radeon Pro V520"), manufacturer: text("AMD"), count: 4, memory_mib: 8192 }],
         accelerators: vec![Accelerator {
             kind: AcceleratorKind::Neuron,
             name: text("Inferentia2"),
@@ -92,33 +80,16 @@ fn bare() -> TypeFacts {
 fn sample() -> Compact {
     let zones: Vec<Arc<str>> = "abcdefgh".chars().map(|letter| text(&format!("r-1{letter}"))).collect();
     let region = RegionFacts {
-        zones: zones
-            .iter()
-            .map(|zone| (zone.clone(), text(&format!("id-{zone}"))))
-            .collect(),
+        zones: zones.iter().map(|zone| (zone.clone(), text(&format!("id-{zone}")))).collect(),
         offered: [(text("x9.metal"), Arc::new([zones[0].clone(), zones[7].clone()].into()))].into(),
-        on_demand: [
-            (text("x9.metal"), MicroUsd(1_234_567)),
-            (text("gone.large"), MicroUsd(1)),
-        ]
-        .into(),
+        on_demand: [(text("x9.metal"), MicroUsd(1_234_567)), (text("gone.large"), MicroUsd(1))].into(),
         ..RegionFacts::default()
     };
-    let priced_only = RegionFacts {
-        on_demand: [(text("x9.metal"), MicroUsd(7))].into(),
-        ..RegionFacts::default()
-    };
-    let network = |facts: &TypeFacts| NetworkFacts {
-        baseline_mbps: facts.network_mbps,
-        branch_limits: facts.branch_limits,
-    };
-    let trunk = NetworkFacts {
-        baseline_mbps: None,
-        branch_limits: Some(BranchLimits {
-            trunking: true,
-            branch_enis: 9,
-        }),
-    };
+    let priced_only = RegionFacts { on_demand: [(text("x9.metal"), MicroUsd(7))].into(), ..RegionFacts::default() };
+    let network =
+        |facts: &TypeFacts| NetworkFacts { baseline_mbps: facts.network_mbps, branch_limits: facts.branch_limits };
+    let trunk =
+        NetworkFacts { baseline_mbps: None, branch_limits: Some(BranchLimits { trunking: true, branch_enis: 9 }) };
     Compact {
         as_of: "2026-01-02".to_owned(),
         sources: "a test".to_owned(),
@@ -144,10 +115,7 @@ fn an_edit_by_hand_is_noticed() {
     let edited = good.replace("1234567", "1234568");
     assert!(matches!(parse(&edited), Err(CompactError::Checksum { .. })));
     assert_eq!(parse("something else"), Err(CompactError::Magic));
-    assert_eq!(
-        parse(&good.replace("sources: ", "origin: ")),
-        Err(CompactError::Header("sources"))
-    );
+    assert_eq!(parse(&good.replace("sources: ", "origin: ")), Err(CompactError::Header("sources")));
 }
 
 #[test]

@@ -21,20 +21,12 @@ pub(super) fn write(facts: &TypeFacts, text: &mut String) {
         facts.memory_mib,
         facts.hypervisor.as_deref().unwrap_or_default(),
         flags(facts),
-        facts
-            .usage_classes
-            .iter()
-            .map(|class| usage_letter(*class))
-            .collect::<String>(),
+        facts.usage_classes.iter().map(|class| usage_letter(*class)).collect::<String>(),
         facts.ipv4_per_eni,
         facts.default_network_card,
         joined(facts.network_cards.iter().map(|card| card.max_enis.to_string())),
         facts.efa_max,
-        format_args!(
-            "{}{}",
-            ebs_letter(facts.ebs_optimized),
-            optional(facts.ebs_max_mbps.map(u64::from))
-        ),
+        format_args!("{}{}", ebs_letter(facts.ebs_optimized), optional(facts.ebs_max_mbps.map(u64::from))),
         disk(facts),
         joined(
             facts
@@ -44,10 +36,7 @@ pub(super) fn write(facts: &TypeFacts, text: &mut String) {
         ),
         joined(facts.accelerators.iter().map(|device| {
             let kind = device.kind.as_str();
-            format!(
-                "{kind}:{}:{}:{}:{}",
-                device.name, device.manufacturer, device.count, device.cores_per_device
-            )
+            format!("{kind}:{}:{}:{}:{}", device.name, device.manufacturer, device.count, device.cores_per_device)
         })),
         list(&facts.placement_strategies),
     );
@@ -132,11 +121,7 @@ pub(super) fn read(cells: &[&str], texts: &mut impl FnMut(&str) -> Arc<str>) -> 
     let (ebs_optimized, ebs_max) = ebs_of(ebs).ok_or("EBS")?;
     let flag = |letter: char| flags.contains(letter);
     let either = |yes: char, no: char| {
-        if flag(yes) {
-            Some(true)
-        } else {
-            flag(no).then_some(false)
-        }
+        if flag(yes) { Some(true) } else { flag(no).then_some(false) }
     };
     Ok(TypeFacts {
         name: texts(name),
@@ -162,10 +147,7 @@ pub(super) fn read(cells: &[&str], texts: &mut impl FnMut(&str) -> Arc<str>) -> 
         ebs_max_mbps: maybe(ebs_max, "EBS")?,
         local_disk_gb: maybe(disk.trim_end_matches('n'), "disk")?.unwrap_or(0),
         local_disk_is_nvme: disk.ends_with('n'),
-        gpus: split(gpus)
-            .map(|text| gpu(text, texts))
-            .collect::<Option<_>>()
-            .ok_or("GPUs")?,
+        gpus: split(gpus).map(|text| gpu(text, texts)).collect::<Option<_>>().ok_or("GPUs")?,
         accelerators: split(accelerators)
             .map(|text| accelerator(text, texts))
             .collect::<Option<_>>()
@@ -184,11 +166,7 @@ fn number<T: std::str::FromStr>(cell: &str, what: &'static str) -> Result<T, &'s
 }
 
 fn maybe<T: std::str::FromStr>(cell: &str, what: &'static str) -> Result<Option<T>, &'static str> {
-    if cell.is_empty() {
-        Ok(None)
-    } else {
-        number(cell, what).map(Some)
-    }
+    if cell.is_empty() { Ok(None) } else { number(cell, what).map(Some) }
 }
 
 fn usage_of(letter: char) -> Option<CapacityClass> {
@@ -201,14 +179,8 @@ fn usage_of(letter: char) -> Option<CapacityClass> {
 }
 
 fn ebs_of(cell: &str) -> Option<(EbsOptimization, &str)> {
-    let kinds = [
-        EbsOptimization::Default,
-        EbsOptimization::Supported,
-        EbsOptimization::Unsupported,
-    ];
-    kinds
-        .into_iter()
-        .find_map(|kind| Some((kind, cell.strip_prefix(ebs_letter(kind))?)))
+    let kinds = [EbsOptimization::Default, EbsOptimization::Supported, EbsOptimization::Unsupported];
+    kinds.into_iter().find_map(|kind| Some((kind, cell.strip_prefix(ebs_letter(kind))?)))
 }
 
 fn gpu(text: &str, texts: &mut impl FnMut(&str) -> Arc<str>) -> Option<Gpu> {

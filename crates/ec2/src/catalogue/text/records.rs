@@ -68,14 +68,7 @@ struct AcceleratorRecord {
 }
 
 pub(super) fn parse(text: &str) -> Result<Vec<TypeFacts>, FileError> {
-    let at = |place| {
-        move |field: Option<&'static str>, fault| FileError {
-            file: INSTANCE_TYPES,
-            place,
-            field,
-            fault,
-        }
-    };
+    let at = |place| move |field: Option<&'static str>, fault| FileError { file: INSTANCE_TYPES, place, field, fault };
     // In two steps, so that a fault names its record and not a position in a megabyte of text.
     let raw: Vec<&RawValue> =
         serde_json::from_str(text).map_err(|e| at(Place::File)(None, Fault::Json(e.to_string())))?;
@@ -127,11 +120,7 @@ fn facts(record: Record) -> Result<TypeFacts, (&'static str, Fault)> {
     }
     Ok(TypeFacts {
         usage_classes: record.usage_classes.iter().map(usage).collect::<Result<_, _>>()?,
-        accelerators: record
-            .accelerators
-            .into_iter()
-            .map(accelerator)
-            .collect::<Result<_, _>>()?,
+        accelerators: record.accelerators.into_iter().map(accelerator).collect::<Result<_, _>>()?,
         name: record.name,
         arch: record.arch,
         cpu_manufacturer: record.cpu_manufacturer,
@@ -143,20 +132,13 @@ fn facts(record: Record) -> Result<TypeFacts, (&'static str, Fault)> {
         bare_metal: record.bare_metal,
         ipv4_per_eni: record.ipv4_per_eni,
         default_network_card: record.default_network_card,
-        network_cards: record
-            .network_cards
-            .iter()
-            .map(|card| NetworkCard {
-                max_enis: card.max_enis,
-            })
-            .collect(),
+        network_cards: record.network_cards.iter().map(|card| NetworkCard { max_enis: card.max_enis }).collect(),
         network_mbps: record.network_mbps,
         efa_max: record.efa_max,
         ena: record.ena,
-        branch_limits: record.trunking.map(|trunking| BranchLimits {
-            trunking,
-            branch_enis: record.branch_enis.unwrap_or(0),
-        }),
+        branch_limits: record
+            .trunking
+            .map(|trunking| BranchLimits { trunking, branch_enis: record.branch_enis.unwrap_or(0) }),
         encryption_in_transit: record.encryption_in_transit,
         nitro_enclaves: record.nitro_enclaves,
         ebs_optimized,
@@ -169,12 +151,7 @@ fn facts(record: Record) -> Result<TypeFacts, (&'static str, Fault)> {
 }
 
 fn gpu(record: GpuRecord) -> Gpu {
-    Gpu {
-        name: record.name,
-        manufacturer: record.manufacturer,
-        count: record.count,
-        memory_mib: record.memory_mib,
-    }
+    Gpu { name: record.name, manufacturer: record.manufacturer, count: record.count, memory_mib: record.memory_mib }
 }
 
 fn accelerator(record: AcceleratorRecord) -> Result<Accelerator, (&'static str, Fault)> {
