@@ -13,9 +13,7 @@ const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::args()
-        .nth(1)
-        .ok_or("give the folder with the OpenAPI v3 documents")?;
+    let folder = std::env::args().nth(1).ok_or("give the folder with the OpenAPI v3 documents")?;
     let mut types: BTreeMap<String, Value> = BTreeMap::new();
     let mut files: Vec<_> = std::fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     files.sort_by_key(std::fs::DirEntry::file_name);
@@ -47,16 +45,9 @@ fn describe(name: &str, schema: &Value, out: &mut String) -> Result<(), Box<dyn 
         writeln!(out, ": {name} {shape}")?;
         return Ok(());
     };
-    let mark = if schema["x-kubernetes-map-type"] == "atomic" {
-        "=atomic"
-    } else {
-        "="
-    };
+    let mark = if schema["x-kubernetes-map-type"] == "atomic" { "=atomic" } else { "=" };
     write!(out, "{mark} {name}")?;
-    let kinds = schema["x-kubernetes-group-version-kind"]
-        .as_array()
-        .into_iter()
-        .flatten();
+    let kinds = schema["x-kubernetes-group-version-kind"].as_array().into_iter().flatten();
     // Every group calls the same options its own; they are no resource of any.
     for kind in kinds.filter(|_| !name.ends_with(".DeleteOptions")) {
         let text = |key: &str| kind[key].as_str().unwrap_or_default().to_owned();
@@ -86,12 +77,10 @@ fn describe(name: &str, schema: &Value, out: &mut String) -> Result<(), Box<dyn 
 }
 
 fn reference(schema: &Value) -> String {
-    let target = schema["$ref"]
-        .as_str()
-        .or_else(|| match schema["allOf"].as_array().map(Vec::as_slice) {
-            Some([only]) => only["$ref"].as_str(),
-            _ => None,
-        });
+    let target = schema["$ref"].as_str().or_else(|| match schema["allOf"].as_array().map(Vec::as_slice) {
+        Some([only]) => only["$ref"].as_str(),
+        _ => None,
+    });
     if let Some(name) = target.and_then(|target| target.rsplit('/').next()) {
         return match schema["x-kubernetes-map-type"].as_str() {
             Some(relation) => format!("@{relation}:{name}"),
@@ -124,10 +113,9 @@ fn reference(schema: &Value) -> String {
                 Some("map") => keys().join(","),
                 Some(_) => String::new(),
                 None => match schema["x-kubernetes-patch-strategy"].as_str() {
-                    Some("merge" | "merge,retainKeys") => schema["x-kubernetes-patch-merge-key"]
-                        .as_str()
-                        .unwrap_or("set")
-                        .to_owned(),
+                    Some("merge" | "merge,retainKeys") => {
+                        schema["x-kubernetes-patch-merge-key"].as_str().unwrap_or("set").to_owned()
+                    }
                     _ => String::new(),
                 },
             };
@@ -136,11 +124,7 @@ fn reference(schema: &Value) -> String {
         "object" => match &schema["additionalProperties"] {
             Value::Object(_) => {
                 let atomic = schema["x-kubernetes-map-type"] == "atomic";
-                format!(
-                    "{{{}}}{}",
-                    if atomic { "atomic" } else { "" },
-                    reference(&schema["additionalProperties"])
-                )
+                format!("{{{}}}{}", if atomic { "atomic" } else { "" }, reference(&schema["additionalProperties"]))
             }
             _ => "?".to_owned(),
         },

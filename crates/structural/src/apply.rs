@@ -99,26 +99,16 @@ pub fn apply(live: Option<&Value>, config: &Value, write: Write<'_>, force: bool
     if text("apiVersion") != write.api_version || text("kind") != write.kind {
         return Err(ApplyError::BadRequest(format!(
             "invalid object type: {}, Kind={}",
-            if text("apiVersion").is_empty() {
-                "/"
-            } else {
-                text("apiVersion")
-            },
+            if text("apiVersion").is_empty() { "/" } else { text("apiVersion") },
             text("kind")
         )));
     }
-    if config["metadata"]
-        .get("managedFields")
-        .is_some_and(|fields| !fields.is_null())
-    {
+    if config["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     }
     let shape = write.shape()?;
     typed::check(config, shape, Duplicates::Refused).map_err(|error| {
-        ApplyError::Unexpected(format!(
-            "failed to create typed patch object ({}): {error}",
-            describe(config)
-        ))
+        ApplyError::Unexpected(format!("failed to create typed patch object ({}): {error}", describe(config)))
     })?;
 
     let empty = write.empty();
@@ -129,10 +119,7 @@ pub fn apply(live: Option<&Value>, config: &Value, write: Write<'_>, force: bool
     managed::remove(&mut live);
     if managers.is_empty() {
         // Whoever made the object before anyone applied to it is remembered as one manager.
-        let before = Write {
-            manager: "before-first-apply",
-            ..write
-        };
+        let before = Write { manager: "before-first-apply", ..write };
         managers = track(&empty, &live, managers, before);
     }
     let last = lenient_live(&live, write);
@@ -214,10 +201,9 @@ pub fn keep_times(new: &mut Value, old: &Value) {
         entries
     };
     if without(new) == without(old) && timeless(new) == timeless(old) {
-        if let (Some(metadata), Some(entries)) = (
-            new.get_mut("metadata").and_then(Value::as_object_mut),
-            old["metadata"].get("managedFields"),
-        ) {
+        if let (Some(metadata), Some(entries)) =
+            (new.get_mut("metadata").and_then(Value::as_object_mut), old["metadata"].get("managedFields"))
+        {
             metadata.insert("managedFields".to_owned(), entries.clone());
         }
     }
@@ -226,10 +212,7 @@ pub fn keep_times(new: &mut Value, old: &Value) {
 impl<'a> Write<'a> {
     fn shape(&self) -> Result<Shape<'a>, ApplyError> {
         self.versions.shape(self.api_version).ok_or_else(|| {
-            ApplyError::Unexpected(format!(
-                "no corresponding type for {}, Kind={}",
-                self.api_version, self.kind
-            ))
+            ApplyError::Unexpected(format!("no corresponding type for {}, Kind={}", self.api_version, self.kind))
         })
     }
 
@@ -261,14 +244,8 @@ fn track(live: &Value, new: &Value, managers: Managers, write: Write<'_>) -> Man
     let set = set.difference(&always_unowned());
     if !set.is_empty() {
         let previous = managers.remove(&manager);
-        let set = previous
-            .as_ref()
-            .map_or_else(|| set.clone(), |previous| set.union(&previous.set));
-        let owned = Owned {
-            set,
-            api_version: write.api_version.to_owned(),
-            time: Some(write.now.to_owned()),
-        };
+        let set = previous.as_ref().map_or_else(|| set.clone(), |previous| set.union(&previous.set));
+        let owned = Owned { set, api_version: write.api_version.to_owned(), time: Some(write.now.to_owned()) };
         managers.insert(manager, owned);
     }
     cap(&mut managers);
@@ -282,11 +259,8 @@ fn cap(managers: &mut Managers) {
         let time = managers[manager].time.as_deref().and_then(crate::time::parse_rfc3339);
         time.map_or(0, |(seconds, _)| seconds)
     };
-    let mut updaters: Vec<Manager> = managers
-        .keys()
-        .filter(|manager| manager.operation == Operation::Update)
-        .cloned()
-        .collect();
+    let mut updaters: Vec<Manager> =
+        managers.keys().filter(|manager| manager.operation == Operation::Update).cloned().collect();
     let mut count = updaters.len();
     if count <= MOST {
         return;
@@ -311,10 +285,7 @@ fn cap(managers: &mut Managers) {
                         managers.insert(bucket.clone(), owned);
                     }
                 }
-                let set = managers
-                    .get(&bucket)
-                    .map(|it| it.set.union(&owned.set))
-                    .unwrap_or_else(|| owned.set.clone());
+                let set = managers.get(&bucket).map(|it| it.set.union(&owned.set)).unwrap_or_else(|| owned.set.clone());
                 managers.remove(&manager);
                 managers.insert(bucket, Owned { set, ..owned });
                 count -= 1;
@@ -339,23 +310,13 @@ fn merge_config(
     write: Write<'_>,
     force: bool,
 ) -> Result<(Option<Value>, Managers), Refusal> {
-    let shape = write
-        .versions
-        .shape(write.api_version)
-        .expect("the caller looked it up");
+    let shape = write.versions.shape(write.api_version).expect("the caller looked it up");
     let mut managers = reconciled(managers, write);
     let merged = typed::merge(live, config, shape).map_err(Refusal::Merge)?;
     let last = managers.get(manager).cloned();
     let set = typed::field_set(config, shape).recursive_difference(write.reset);
     let time = last.as_ref().and_then(|last| last.time.clone());
-    managers.insert(
-        manager.clone(),
-        Owned {
-            set,
-            api_version: write.api_version.to_owned(),
-            time,
-        },
-    );
+    managers.insert(manager.clone(), Owned { set, api_version: write.api_version.to_owned(), time });
     let pruned = match &last {
         Some(last) if !last.set.is_empty() => drop_unclaimed(merged, &managers, last, write),
         _ => merged,
@@ -435,10 +396,7 @@ fn settle(
         };
         let taken = owned.set.intersection(&comparison.modified.union(&comparison.added));
         conflicts.extend(taken.paths().into_iter().map(|path| (manager.clone(), path)));
-        changes.push((
-            manager.clone(),
-            Some(owned.set.difference(&taken).difference(&comparison.removed)),
-        ));
+        changes.push((manager.clone(), Some(owned.set.difference(&taken).difference(&comparison.removed))));
     }
     if !force && !conflicts.is_empty() {
         return Err(conflicts);
@@ -500,11 +458,7 @@ fn conflict_error(conflicts: &Conflicts) -> ApplyError {
     });
     let message = match conflicts.as_slice() {
         [(manager, path)] => {
-            format!(
-                "Apply failed with 1 conflict: conflict with {}: {}",
-                manager.describe(),
-                path::display(path)
-            )
+            format!("Apply failed with 1 conflict: conflict with {}: {}", manager.describe(), path::display(path))
         }
         many => {
             let mut lines = Vec::new();
@@ -519,10 +473,7 @@ fn conflict_error(conflicts: &Conflicts) -> ApplyError {
             format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
         }
     };
-    ApplyError::Conflict {
-        message,
-        causes: causes.collect(),
-    }
+    ApplyError::Conflict { message, causes: causes.collect() }
 }
 
 fn describe(object: &Value) -> String {
@@ -539,15 +490,11 @@ fn describe(object: &Value) -> String {
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 fn last_applied(object: &Value) -> Option<&str> {
-    object["metadata"]["annotations"][LAST_APPLIED]
-        .as_str()
-        .filter(|text| !text.is_empty())
+    object["metadata"]["annotations"][LAST_APPLIED].as_str().filter(|text| !text.is_empty())
 }
 
 fn lenient_live(live: &Value, write: Write<'_>) -> Option<String> {
-    (write.manager == "kubectl")
-        .then(|| last_applied(live).map(str::to_owned))
-        .flatten()
+    (write.manager == "kubectl").then(|| last_applied(live).map(str::to_owned)).flatten()
 }
 
 /// Conflicts about what `kubectl apply` of old set and nobody changed since are none; the others come back.
@@ -561,20 +508,12 @@ fn kubectl_owns(conflicts: &Conflicts, last: Option<&str>, live: &Value, write: 
         typed::check(&last, shape, Duplicates::Refused).ok()?;
         let comparison = typed::compare_objects(&last, live, shape);
         let set = typed::field_set(&last, shape);
-        Some(
-            set.difference(&comparison.modified)
-                .difference(&comparison.added)
-                .difference(&comparison.removed),
-        )
+        Some(set.difference(&comparison.modified).difference(&comparison.added).difference(&comparison.removed))
     })();
     let Some(allowed) = allowed else {
         return Err(conflicts.clone());
     };
-    let rest: Conflicts = conflicts
-        .iter()
-        .filter(|(_, path)| !allowed.has(path))
-        .cloned()
-        .collect();
+    let rest: Conflicts = conflicts.iter().filter(|(_, path)| !allowed.has(path)).cloned().collect();
     if rest.is_empty() { Ok(()) } else { Err(rest) }
 }
 

@@ -12,7 +12,8 @@ pub struct FieldError {
     pub kind: ErrorKind,
     /// Such as `spec.containers[0].name`; empty for the object itself, which prints as `<nil>`.
     pub field: String,
-    pub value: Value,
+    /// `None` where it is not shown: objects and lists are too long to repeat.
+    pub value: Option<Value>,
     pub detail: String,
 }
 
@@ -64,12 +65,7 @@ impl ErrorKind {
 
 impl FieldError {
     pub fn new(kind: ErrorKind, field: &str, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self {
-            kind,
-            field: field.to_owned(),
-            value: value.into(),
-            detail: detail.into(),
-        }
+        Self { kind, field: field.to_owned(), value: Some(value.into()), detail: detail.into() }
     }
 
     pub fn invalid(field: &str, value: impl Into<Value>, detail: impl Into<String>) -> Self {
@@ -100,22 +96,12 @@ impl FieldError {
 
     pub fn too_long(field: &str, max: i64) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
-        Self::new(
-            ErrorKind::TooLong,
-            field,
-            "<value omitted>",
-            format!("may not be more than {max} {unit}"),
-        )
+        Self::new(ErrorKind::TooLong, field, "<value omitted>", format!("may not be more than {max} {unit}"))
     }
 
     pub fn too_many(field: &str, actual: i64, max: i64) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
-        Self::new(
-            ErrorKind::TooMany,
-            field,
-            actual,
-            format!("must have at most {max} {unit}"),
-        )
+        Self::new(ErrorKind::TooMany, field, actual, format!("must have at most {max} {unit}"))
     }
 
     /// The field as it is printed.
@@ -134,11 +120,13 @@ impl FieldError {
             | ErrorKind::NotSupported
             | ErrorKind::TooMany
             | ErrorKind::TypeInvalid => {
-                out.push_str(": ");
-                match &self.value {
-                    Value::String(text) => out.push_str(&go::quote(text)),
-                    Value::Number(number) => out.push_str(&go::number(number)),
-                    other => out.push_str(&go::marshal(other)),
+                if let Some(value) = &self.value {
+                    out.push_str(": ");
+                    out.push_str(&match value {
+                        Value::String(text) => go::quote(text),
+                        Value::Number(number) => go::number(number),
+                        other => go::marshal(other),
+                    });
                 }
             }
         }
@@ -160,11 +148,7 @@ impl std::error::Error for FieldError {}
 
 /// `path.name`
 pub(crate) fn child(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
-    }
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// `path[at]`
@@ -186,27 +170,12 @@ mod tests {
     #[test]
     fn errors_read_as_the_servers() {
         for (error, want) in [
-            (
-                FieldError::invalid("a.b", "x", "no good"),
-                r#"a.b: Invalid value: "x": no good"#,
-            ),
-            (
-                FieldError::invalid("", Value::Null, "why"),
-                "<nil>: Invalid value: null: why",
-            ),
+            (FieldError::invalid("a.b", "x", "no good"), r#"a.b: Invalid value: "x": no good"#),
+            (FieldError::invalid("", Value::Null, "why"), "<nil>: Invalid value: null: why"),
             (FieldError::required("a", ""), "a: Required value"),
-            (
-                FieldError::too_many("a", 3, 1),
-                "a: Too many: 3: must have at most 1 item",
-            ),
-            (
-                FieldError::too_long("a", 5),
-                "a: Too long: may not be more than 5 bytes",
-            ),
-            (
-                FieldError::duplicate("a[1]", json!({"k": "<"})),
-                r#"a[1]: Duplicate value: {"k":"\u003c"}"#,
-            ),
+            (FieldError::too_many("a", 3, 1), "a: Too many: 3: must have at most 1 item"),
+            (FieldError::too_long("a", 5), "a: Too long: may not be more than 5 bytes"),
+            (FieldError::duplicate("a[1]", json!({"k": "<"})), r#"a[1]: Duplicate value: {"k":"\u003c"}"#),
             (
                 FieldError::not_supported("a", "z", &["x", "y"]),
                 r#"a: Unsupported value: "z": supported values: "x", "y""#,

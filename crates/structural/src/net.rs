@@ -49,10 +49,7 @@ pub(crate) fn parse_request_uri(text: &str) -> Option<Url> {
         return None;
     }
     if text == "*" {
-        return Some(Url {
-            escaped_path: "*".to_owned(),
-            ..empty(text)
-        });
+        return Some(Url { escaped_path: "*".to_owned(), ..empty(text) });
     }
     let (scheme, rest) = split_scheme(text)?;
     let (rest, query) = match rest.split_once('?') {
@@ -62,11 +59,7 @@ pub(crate) fn parse_request_uri(text: &str) -> Option<Url> {
     let scheme = scheme.to_ascii_lowercase();
     if !rest.starts_with('/') {
         // An opaque URI such as mailto:x has neither host nor path.
-        return (!scheme.is_empty()).then(|| Url {
-            scheme,
-            query,
-            ..empty(text)
-        });
+        return (!scheme.is_empty()).then(|| Url { scheme, query, ..empty(text) });
     }
     let (authority, path) = match rest.strip_prefix("//") {
         Some(rest) if !scheme.is_empty() || !rest.starts_with('/') => match rest.find('/') {
@@ -76,14 +69,9 @@ pub(crate) fn parse_request_uri(text: &str) -> Option<Url> {
         _ => ("", rest),
     };
     unescape(path, Part::Path)?;
-    let (user, host) = authority
-        .rsplit_once('@')
-        .map_or((None, authority), |(user, host)| (Some(user), host));
+    let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
     if let Some(user) = user {
-        if !user
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte))
-        {
+        if !user.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte)) {
             return None;
         }
         unescape(user, Part::Path)?;
@@ -165,9 +153,7 @@ fn unescape(text: &str, part: Part) -> Option<String> {
         match bytes[at] {
             b'%' => {
                 let hex = text.get(at + 1..at + 3)?;
-                let byte = u8::from_str_radix(hex, 16)
-                    .ok()
-                    .filter(|_| hex.bytes().all(|it| it.is_ascii_hexdigit()))?;
+                let byte = u8::from_str_radix(hex, 16).ok().filter(|_| hex.bytes().all(|it| it.is_ascii_hexdigit()))?;
                 if part == Part::Host && byte < 0x80 && byte != b'%' {
                     return None;
                 }
@@ -231,15 +217,9 @@ mod tests {
     #[test]
     fn urls_are_taken_apart() {
         let url = parse_request_uri("https://user:pw@[::1]:80/a b?x=1&x=2&y=%20").unwrap();
-        assert_eq!(
-            (url.scheme.as_str(), url.host.as_str(), url.hostname.as_str()),
-            ("https", "[::1]:80", "::1")
-        );
+        assert_eq!((url.scheme.as_str(), url.host.as_str(), url.hostname.as_str()), ("https", "[::1]:80", "::1"));
         assert_eq!((url.port.as_str(), url.escaped_path.as_str()), ("80", "/a%20b"));
-        assert_eq!(
-            url.query_values()[0],
-            ("x".to_owned(), vec!["1".to_owned(), "2".to_owned()])
-        );
+        assert_eq!(url.query_values()[0], ("x".to_owned(), vec!["1".to_owned(), "2".to_owned()]));
         assert_eq!(url.query_values()[1].1, [" "]);
         for bad in ["", "foo", "://x", "http://a b/", "http://h:x/", "/%zz", "1http://x"] {
             assert!(parse_request_uri(bad).is_none(), "{bad}");

@@ -6,14 +6,10 @@ use regex::Regex;
 /// Compiles an expression; the error is the one Go prints.
 pub(crate) fn compile(source: &str) -> Result<Regex, String> {
     let translated = translate(source).map_err(|what| format!("error parsing regexp: {what}"))?;
-    regex::RegexBuilder::new(&translated)
-        .octal(true)
-        .size_limit(10 << 20)
-        .build()
-        .map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => "error parsing regexp: expression too large".to_owned(),
-            error => format!("error parsing regexp: {}", describe(&error.to_string(), source)),
-        })
+    regex::RegexBuilder::new(&translated).octal(true).size_limit(10 << 20).build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "error parsing regexp: expression too large".to_owned(),
+        error => format!("error parsing regexp: {}", describe(&error.to_string(), source)),
+    })
 }
 
 /// The same failure in Go's words.
@@ -22,10 +18,7 @@ fn describe(error: &str, source: &str) -> String {
         ("unclosed group", "missing closing )"),
         ("unopened group", "unexpected )"),
         ("unclosed character class", "missing closing ]"),
-        (
-            "repetition operator missing expression",
-            "missing argument to repetition operator",
-        ),
+        ("repetition operator missing expression", "missing argument to repetition operator"),
         ("invalid character class range", "invalid character class range"),
         ("invalid repetition count range", "invalid repeat count"),
         ("duplicate capture group name", "duplicate capture group name"),
@@ -117,11 +110,7 @@ fn escape(chars: &[char], at: usize, place: Place, out: &mut String) -> Result<u
 
 /// A character that stands for itself, in a class too.
 fn literal(c: char) -> String {
-    if c.is_ascii_punctuation() {
-        format!("\\{c}")
-    } else {
-        c.to_string()
-    }
+    if c.is_ascii_punctuation() { format!("\\{c}") } else { c.to_string() }
 }
 
 fn class(chars: &[char], at: usize, out: &mut String) -> Result<usize, String> {
@@ -179,9 +168,7 @@ fn brace(chars: &[char], at: usize, out: &mut String) -> Result<usize, String> {
         out.push_str("\\{");
         return Ok(at + 1);
     };
-    let (least, most) = inside
-        .split_once(',')
-        .map_or((inside.as_str(), None), |(least, most)| (least, Some(most)));
+    let (least, most) = inside.split_once(',').map_or((inside.as_str(), None), |(least, most)| (least, Some(most)));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits(least) || most.is_some_and(|most| !most.is_empty() && !digits(most)) {
         out.push_str("\\{");
@@ -236,16 +223,10 @@ mod tests {
             ("(", "error parsing regexp: missing closing ): `(`"),
             (")", "error parsing regexp: unexpected ): `)`"),
             ("[a", "error parsing regexp: missing closing ]: `[a`"),
-            (
-                "\\",
-                "error parsing regexp: trailing backslash at end of expression: ``",
-            ),
+            ("\\", "error parsing regexp: trailing backslash at end of expression: ``"),
             ("a{1001}", "error parsing regexp: invalid repeat count: `{1001}`"),
             (r"(a)\1", r"error parsing regexp: invalid escape sequence: `\1`"),
-            (
-                "(?=a)",
-                "error parsing regexp: invalid or unsupported Perl syntax: `(?=a)`",
-            ),
+            ("(?=a)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=a)`"),
         ] {
             assert_eq!(compile(pattern).unwrap_err(), want, "{pattern}");
         }

@@ -24,13 +24,15 @@ mod prune;
 mod shapes;
 mod validate;
 
-pub use check::check;
+pub use check::{CheckOptions, check};
 pub use default::{apply_defaults, drop_undefaulted_nulls};
 pub use embedded::validate_embedded;
 pub use list::validate_lists;
 pub use prune::{Root, prune};
 pub use shapes::shapes;
 pub use validate::validate;
+
+pub(crate) use validate::Correlation;
 
 /// One node of a schema, with everything a CRD may carry there. Whether it may is the business of [`check`].
 #[derive(Clone, Debug, Default)]
@@ -100,24 +102,13 @@ pub struct Rule {
 }
 
 /// Keywords of JSON schema that the type of a CRD has but the server refuses.
-const UNSUPPORTED: [&str; 8] = [
-    "id",
-    "$schema",
-    "$ref",
-    "patternProperties",
-    "definitions",
-    "dependencies",
-    "additionalItems",
-    "externalDocs",
-];
+const UNSUPPORTED: [&str; 8] =
+    ["id", "$schema", "$ref", "patternProperties", "definitions", "dependencies", "additionalItems", "externalDocs"];
 
 impl Schema {
     /// Reads a schema from the JSON of a CRD. An error says what has the wrong type, and where.
     pub fn parse(value: &Value) -> Result<Self, String> {
-        Reader {
-            fields: value.as_object().ok_or_else(|| wrong(value, "object"))?,
-        }
-        .schema()
+        Reader { fields: value.as_object().ok_or_else(|| wrong(value, "object"))? }.schema()
     }
 
     /// The schema of the value under a key, as defaulting and pruning look it up.
@@ -136,10 +127,7 @@ impl Schema {
 
 impl Pattern {
     pub fn new(source: &str) -> Self {
-        Self {
-            source: source.to_owned(),
-            regex: re2::compile(source),
-        }
+        Self { source: source.to_owned(), regex: re2::compile(source) }
     }
 }
 
@@ -162,9 +150,7 @@ impl Reader<'_> {
             exclusive_minimum: self.flag("exclusiveMinimum")?.unwrap_or_default(),
             max_length: self.integer("maxLength")?,
             min_length: self.integer("minLength")?,
-            pattern: Some(self.text("pattern")?)
-                .filter(|pattern| !pattern.is_empty())
-                .map(|it| Pattern::new(&it)),
+            pattern: Some(self.text("pattern")?).filter(|pattern| !pattern.is_empty()).map(|it| Pattern::new(&it)),
             max_items: self.integer("maxItems")?,
             min_items: self.integer("minItems")?,
             unique_items: self.flag("uniqueItems")?.unwrap_or_default(),
@@ -176,11 +162,7 @@ impl Reader<'_> {
             all_of: self.schemas("allOf")?,
             any_of: self.schemas("anyOf")?,
             one_of: self.schemas("oneOf")?,
-            not: self
-                .get("not")
-                .map(|not| under("not", Schema::parse(not)))
-                .transpose()?
-                .map(Box::new),
+            not: self.get("not").map(|not| under("not", Schema::parse(not))).transpose()?.map(Box::new),
             preserve_unknown_fields: self.flag("x-kubernetes-preserve-unknown-fields")?,
             embedded_resource: self.flag("x-kubernetes-embedded-resource")?.unwrap_or_default(),
             int_or_string: self.flag("x-kubernetes-int-or-string")?.unwrap_or_default(),
@@ -197,18 +179,12 @@ impl Reader<'_> {
             None => {}
         }
         for (name, property) in self.object("properties")?.into_iter().flatten() {
-            schema.properties.insert(
-                name.clone(),
-                under(&format!("properties.{name}"), Schema::parse(property))?,
-            );
+            schema.properties.insert(name.clone(), under(&format!("properties.{name}"), Schema::parse(property))?);
         }
         schema.additional = match self.get("additionalProperties") {
             None => None,
             Some(Value::Bool(allowed)) => Some(Additional::Allowed(*allowed)),
-            Some(other) => Some(Additional::Schema(Box::new(under(
-                "additionalProperties",
-                Schema::parse(other),
-            )?))),
+            Some(other) => Some(Additional::Schema(Box::new(under("additionalProperties", Schema::parse(other))?))),
         };
         Ok(schema)
     }
@@ -218,9 +194,7 @@ impl Reader<'_> {
             return Ok(Vec::new());
         };
         let rules = rules.iter().map(|rule| {
-            let reader = Reader {
-                fields: rule.as_object().ok_or_else(|| wrong(rule, "object"))?,
-            };
+            let reader = Reader { fields: rule.as_object().ok_or_else(|| wrong(rule, "object"))? };
             Ok(Rule {
                 rule: reader.text("rule")?,
                 message: reader.text("message")?,
@@ -230,9 +204,7 @@ impl Reader<'_> {
                 optional_old_self: reader.flag("optionalOldSelf")?,
             })
         });
-        rules
-            .collect::<Result<_, String>>()
-            .map_err(|error| format!("x-kubernetes-validations: {error}"))
+        rules.collect::<Result<_, String>>().map_err(|error| format!("x-kubernetes-validations: {error}"))
     }
 
     fn get(&self, key: &str) -> Option<&Value> {
@@ -248,9 +220,7 @@ impl Reader<'_> {
         let Some(value) = self.fields.get(key).filter(|value| !value.is_null()) else {
             return Ok(None);
         };
-        read(value)
-            .map(Some)
-            .ok_or_else(|| format!("{key}: {}", wrong(value, wanted)))
+        read(value).map(Some).ok_or_else(|| format!("{key}: {}", wrong(value, wanted)))
     }
 
     fn text(&self, key: &str) -> Result<String, String> {
@@ -280,20 +250,13 @@ impl Reader<'_> {
     fn texts(&self, key: &str) -> Result<Vec<String>, String> {
         let texts = self.list(key)?.into_iter().flatten();
         texts
-            .map(|text| {
-                text.as_str()
-                    .map(str::to_owned)
-                    .ok_or_else(|| format!("{key}: {}", wrong(text, "string")))
-            })
+            .map(|text| text.as_str().map(str::to_owned).ok_or_else(|| format!("{key}: {}", wrong(text, "string"))))
             .collect()
     }
 
     fn schemas(&self, key: &str) -> Result<Vec<Schema>, String> {
         let schemas = self.list(key)?.into_iter().flatten();
-        schemas
-            .enumerate()
-            .map(|(at, schema)| under(&format!("{key}[{at}]"), Schema::parse(schema)))
-            .collect()
+        schemas.enumerate().map(|(at, schema)| under(&format!("{key}[{at}]"), Schema::parse(schema))).collect()
     }
 }
 

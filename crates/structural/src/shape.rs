@@ -164,55 +164,31 @@ impl Shapes {
 
     /// Every kind there is a shape for, as (apiVersion, kind).
     pub fn kinds(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.kinds
-            .keys()
-            .map(|(api_version, kind)| (api_version.as_str(), kind.as_str()))
+        self.kinds.keys().map(|(api_version, kind)| (api_version.as_str(), kind.as_str()))
     }
 
     /// A shape for objects nothing is known of: maps are merged by key, lists are replaced whole.
     pub fn deduced(&self) -> Shape<'_> {
-        Shape {
-            shapes: self,
-            at: At::Deduced,
-        }
+        Shape { shapes: self, at: At::Deduced }
     }
 
     pub(crate) fn insert(&mut self, name: &str, atom: Atom) -> TypeId {
         let id = TypeId(u32::try_from(self.types.len()).expect("fewer than four billion types"));
         self.names.insert(name.to_owned(), id);
-        self.types.push(TypeDef {
-            name: name.to_owned(),
-            atom,
-        });
+        self.types.push(TypeDef { name: name.to_owned(), atom });
         id
     }
 
     fn at(&self, id: TypeId, relation: Option<MapRelation>) -> Shape<'_> {
-        Shape {
-            shapes: self,
-            at: At::Atom(
-                &self.types[id.0 as usize].atom,
-                relation,
-                &self.types[id.0 as usize].name,
-            ),
-        }
+        Shape { shapes: self, at: At::Atom(&self.types[id.0 as usize].atom, relation, &self.types[id.0 as usize].name) }
     }
 
     fn resolve<'a>(&'a self, reference: &'a Ref) -> Shape<'a> {
         match reference {
-            Ref::Inline(atom) => Shape {
-                shapes: self,
-                at: At::Atom(atom, None, ""),
-            },
+            Ref::Inline(atom) => Shape { shapes: self, at: At::Atom(atom, None, "") },
             Ref::Named(id, relation) => self.at(*id, *relation),
-            Ref::Deduced => Shape {
-                shapes: self,
-                at: At::Deduced,
-            },
-            Ref::Opaque => Shape {
-                shapes: self,
-                at: At::Opaque,
-            },
+            Ref::Deduced => Shape { shapes: self, at: At::Deduced },
+            Ref::Opaque => Shape { shapes: self, at: At::Opaque },
         }
     }
 }
@@ -230,18 +206,11 @@ impl<'a> Shape<'a> {
         match self.at {
             At::Atom(atom, ..) => {
                 let list = atom.list.as_deref()?;
-                Some(ListShape {
-                    relation: &list.relation,
-                    element: self.shapes.resolve(&list.element),
-                })
+                Some(ListShape { relation: &list.relation, element: self.shapes.resolve(&list.element) })
             }
-            At::Deduced | At::Opaque => Some(ListShape {
-                relation: &ATOMIC,
-                element: Shape {
-                    shapes: self.shapes,
-                    at: At::Opaque,
-                },
-            }),
+            At::Deduced | At::Opaque => {
+                Some(ListShape { relation: &ATOMIC, element: Shape { shapes: self.shapes, at: At::Opaque } })
+            }
         }
     }
 
@@ -254,12 +223,7 @@ impl<'a> Shape<'a> {
             At::Deduced => (None, MapRelation::Granular),
             At::Opaque => (None, MapRelation::Atomic),
         };
-        Some(MapShape {
-            shapes: self.shapes,
-            map,
-            relation,
-            whole: self.at,
-        })
+        Some(MapShape { shapes: self.shapes, map, relation, whole: self.at })
     }
 
     /// The name of the type in the server's own code: the last part of the full name; nothing for inline types.
@@ -288,10 +252,7 @@ impl<'a> MapShape<'a> {
 
     pub fn field(self, name: &str) -> Option<&'a Field> {
         let fields = self.fields();
-        fields
-            .binary_search_by(|field| field.name.as_str().cmp(name))
-            .ok()
-            .map(|at| &fields[at])
+        fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok().map(|at| &fields[at])
     }
 
     /// The shape under a key; `None` where the map has no place for it.
@@ -306,10 +267,7 @@ impl<'a> MapShape<'a> {
     pub fn element(self) -> Option<Shape<'a>> {
         match self.map {
             Some(map) => map.element.as_ref().map(|element| self.shapes.resolve(element)),
-            None => Some(Shape {
-                shapes: self.shapes,
-                at: self.whole,
-            }),
+            None => Some(Shape { shapes: self.shapes, at: self.whole }),
         }
     }
 
@@ -321,28 +279,15 @@ impl<'a> MapShape<'a> {
 
 impl Atom {
     pub fn scalar(scalar: Scalar) -> Self {
-        Self {
-            scalar: Some(scalar),
-            ..Self::default()
-        }
+        Self { scalar: Some(scalar), ..Self::default() }
     }
 
     pub fn list(element: Ref, relation: ListRelation) -> Self {
-        Self {
-            list: Some(Box::new(List { element, relation })),
-            ..Self::default()
-        }
+        Self { list: Some(Box::new(List { element, relation })), ..Self::default() }
     }
 
     pub fn map(mut fields: Vec<Field>, element: Option<Ref>, relation: MapRelation) -> Self {
         fields.sort_by(|a, b| a.name.cmp(&b.name));
-        Self {
-            map: Some(Box::new(Map {
-                fields,
-                element,
-                relation,
-            })),
-            ..Self::default()
-        }
+        Self { map: Some(Box::new(Map { fields, element, relation })), ..Self::default() }
     }
 }

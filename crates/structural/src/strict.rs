@@ -28,17 +28,9 @@ pub struct Decoded {
 pub fn decode(bytes: &[u8], shape: Option<Shape<'_>>) -> Result<Decoded, serde_json::Error> {
     let strict = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Node {
-        shape,
-        path: String::new(),
-        strict: &strict,
-    }
-    .deserialize(&mut reader)?;
+    let value = Node { shape, path: String::new(), strict: &strict }.deserialize(&mut reader)?;
     reader.end()?;
-    Ok(Decoded {
-        value,
-        strict: strict.into_inner(),
-    })
+    Ok(Decoded { value, strict: strict.into_inner() })
 }
 
 struct Node<'a, 's> {
@@ -107,11 +99,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
         let mut out = Vec::new();
         loop {
             let path = index(&self.path, out.len());
-            match items.next_element_seed(Node {
-                shape,
-                path,
-                strict: self.strict,
-            })? {
+            match items.next_element_seed(Node { shape, path, strict: self.strict })? {
                 Some(item) => out.push(item),
                 None => return Ok(Value::Array(out)),
             }
@@ -119,10 +107,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
-        let shape = self
-            .shape
-            .filter(|shape| !shape.is_untyped())
-            .and_then(|shape| shape.map());
+        let shape = self.shape.filter(|shape| !shape.is_untyped()).and_then(|shape| shape.map());
         let mut out = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             if name.len() > 1 << 20 {
@@ -143,11 +128,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
             if out.contains_key(&name) {
                 self.report("duplicate", &path);
             }
-            let value = fields.next_value_seed(Node {
-                shape: under,
-                path,
-                strict: self.strict,
-            })?;
+            let value = fields.next_value_seed(Node { shape: under, path, strict: self.strict })?;
             out.insert(name, value);
         }
         Ok(Value::Object(out))
@@ -218,11 +199,7 @@ fn mismatch(value: &Value, shape: Shape<'_>, holder: &str, path: &str) -> Option
             let holder = if map.is_struct() { shape.type_name() } else { holder };
             fields.iter().find_map(|(name, value)| {
                 let under = map.under(name)?;
-                let path = if map.is_struct() {
-                    child(path, name)
-                } else {
-                    path.to_owned()
-                };
+                let path = if map.is_struct() { child(path, name) } else { path.to_owned() };
                 mismatch(value, under, holder, &path)
             })
         }
@@ -243,9 +220,7 @@ fn mismatch(value: &Value, shape: Shape<'_>, holder: &str, path: &str) -> Option
                 Scalar::Boolean if scalar.is_boolean() => None,
                 Scalar::Number if scalar.is_number() => None,
                 Scalar::Int32 | Scalar::Int64 | Scalar::Integer if number.is_some() => {
-                    let fits = scalar
-                        .as_i64()
-                        .is_some_and(|it| wanted != Scalar::Int32 || i32::try_from(it).is_ok());
+                    let fits = scalar.as_i64().is_some_and(|it| wanted != Scalar::Int32 || i32::try_from(it).is_ok());
                     if fits { None } else { wrong(&format!("number {scalar}")) }
                 }
                 Scalar::String
@@ -346,10 +321,7 @@ mod tests {
                 json!({"metadata": {"labels": {"a": 1}}}),
                 Some("json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"),
             ),
-            (
-                json!([]),
-                Some("json: cannot unmarshal array into Go value of type v1.Deployment"),
-            ),
+            (json!([]), Some("json: cannot unmarshal array into Go value of type v1.Deployment")),
         ] {
             assert_eq!(type_error(&value, deployment()).as_deref(), want, "{value}");
         }

@@ -27,9 +27,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
         if whole.is_empty() && fraction.is_empty() {
             return None;
         }
-        let unit_end = after
-            .find(|c: char| c == '.' || c.is_ascii_digit())
-            .unwrap_or(after.len());
+        let unit_end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_end);
         let scale: u128 = match unit {
             "ns" => 1,
@@ -77,11 +75,7 @@ pub(crate) fn format_duration(nanoseconds: i64) -> String {
     let decimal = |value: u64, scale: u64| {
         let fraction = format!("{:0width$}", value % scale, width = scale.ilog10() as usize);
         let fraction = fraction.trim_end_matches('0');
-        if fraction.is_empty() {
-            format!("{}", value / scale)
-        } else {
-            format!("{}.{fraction}", value / scale)
-        }
+        if fraction.is_empty() { format!("{}", value / scale) } else { format!("{}.{fraction}", value / scale) }
     };
     match total {
         0..1_000 => format!("{sign}{total}ns"),
@@ -141,10 +135,7 @@ pub(crate) fn parse_date(text: &str) -> Option<i64> {
     }
     let number = |from: usize, to: usize| {
         let part = &text[from..to];
-        part.bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then(|| part.parse::<i64>().ok())
-            .flatten()
+        part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<i64>().ok()).flatten()
     };
     days(number(0, 4)?, number(5, 7)?, number(8, 10)?)
 }
@@ -157,10 +148,7 @@ pub(crate) fn parse_rfc3339(text: &str) -> Option<(i64, u32)> {
     let day = parse_date(&text[..10])?;
     let two = |at: usize| {
         let part = text.get(at..at + 2)?;
-        part.bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then(|| part.parse::<i64>().ok())
-            .flatten()
+        part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<i64>().ok()).flatten()
     };
     let bytes = text.as_bytes();
     if bytes[13] != b':' || bytes[16] != b':' {

@@ -76,10 +76,7 @@ pub(crate) fn read(object: &Value) -> Result<Managers, String> {
             "FieldsV1" => {}
             "" => return Err("missing fieldsType in managed fields entry".to_owned()),
             other => {
-                return Err(format!(
-                    "invalid fieldsType {} in managed fields entry",
-                    go::quote(other)
-                ));
+                return Err(format!("invalid fieldsType {} in managed fields entry", go::quote(other)));
             }
         }
         let api_version = text("apiVersion").to_owned();
@@ -101,13 +98,7 @@ pub(crate) fn write(object: &mut Value, managers: &Managers) {
         return;
     }
     let mut entries: Vec<(&Manager, &Owned)> = managers.iter().collect();
-    let seconds = |owned: &Owned| {
-        owned
-            .time
-            .as_deref()
-            .and_then(time::parse_rfc3339)
-            .map_or(0, |(seconds, _)| seconds)
-    };
+    let seconds = |owned: &Owned| owned.time.as_deref().and_then(time::parse_rfc3339).map_or(0, |(seconds, _)| seconds);
     entries.sort_by(|(a, a_owned), (b, b_owned)| {
         a.operation
             .cmp(&b.operation)
@@ -116,10 +107,7 @@ pub(crate) fn write(object: &mut Value, managers: &Managers) {
             .then_with(|| a_owned.api_version.cmp(&b_owned.api_version))
             .then_with(|| a.subresource.cmp(&b.subresource))
     });
-    let entries = entries
-        .into_iter()
-        .map(|(manager, owned)| entry(manager, owned))
-        .collect();
+    let entries = entries.into_iter().map(|(manager, owned)| entry(manager, owned)).collect();
     if let Some(object) = object.as_object_mut() {
         let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         if let Some(metadata) = metadata.as_object_mut() {
@@ -162,9 +150,7 @@ pub(crate) fn is_reset(object: &Value) -> bool {
     match object["metadata"]["managedFields"].as_array().map(Vec::as_slice) {
         Some([]) => true,
         Some([only]) => only.as_object().is_some_and(|fields| {
-            fields
-                .values()
-                .all(|value| value.is_null() || value.as_str().is_some_and(str::is_empty))
+            fields.values().all(|value| value.is_null() || value.as_str().is_some_and(str::is_empty))
         }),
         _ => false,
     }

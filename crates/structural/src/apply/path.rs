@@ -47,10 +47,7 @@ impl Element {
         match self {
             Self::Field(name) => format!("f:{name}"),
             Self::Key(fields) => {
-                let fields = fields
-                    .iter()
-                    .map(|(name, value)| (name.clone(), value.clone()))
-                    .collect();
+                let fields = fields.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
                 format!("k:{}", go::marshal(&Value::Object(fields)))
             }
             Self::Value(value) => format!("v:{}", go::marshal(value)),
@@ -64,10 +61,8 @@ impl fmt::Display for Element {
         match self {
             Self::Field(name) => write!(f, ".{name}"),
             Self::Key(fields) => {
-                let fields: Vec<String> = fields
-                    .iter()
-                    .map(|(name, value)| format!("{name}={}", show(value)))
-                    .collect();
+                let fields: Vec<String> =
+                    fields.iter().map(|(name, value)| format!("{name}={}", show(value))).collect();
                 write!(f, "[{}]", fields.join(","))
             }
             Self::Value(value) => write!(f, "[={}]", show(value)),
@@ -143,10 +138,7 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
             (Some(a), Some(b)) => a.cmp(&b),
-            _ => a
-                .as_f64()
-                .unwrap_or_default()
-                .total_cmp(&b.as_f64().unwrap_or_default()),
+            _ => a.as_f64().unwrap_or_default().total_cmp(&b.as_f64().unwrap_or_default()),
         },
         (Value::String(a), Value::String(b)) => a.cmp(b),
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
@@ -156,19 +148,13 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
         }
         (Value::Object(a), Value::Object(b)) => {
             let sorted = |fields: &serde_json::Map<String, Value>| {
-                let mut fields: Vec<_> = fields
-                    .iter()
-                    .map(|(name, value)| (name.clone(), value.clone()))
-                    .collect();
+                let mut fields: Vec<_> = fields.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
                 fields.sort_by(|a, b| a.0.cmp(&b.0));
                 fields
             };
             let (a, b) = (sorted(a), sorted(b));
-            let differ = a
-                .iter()
-                .zip(&b)
-                .map(|(a, b)| a.0.cmp(&b.0).then_with(|| compare(&a.1, &b.1)))
-                .find(|it| it.is_ne());
+            let differ =
+                a.iter().zip(&b).map(|(a, b)| a.0.cmp(&b.0).then_with(|| compare(&a.1, &b.1))).find(|it| it.is_ne());
             differ.unwrap_or_else(|| a.len().cmp(&b.len()))
         }
         (a, b) => rank(a).cmp(&rank(b)),

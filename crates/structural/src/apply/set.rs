@@ -128,10 +128,7 @@ impl Set {
             let both = child.intersection(other.children.get(element)?);
             (!both.is_empty()).then(|| (element.clone(), both))
         });
-        Self {
-            members,
-            children: children.collect(),
-        }
+        Self { members, children: children.collect() }
     }
 
     /// Without the members of the other set; what is below them stays.
@@ -144,19 +141,13 @@ impl Set {
             };
             (!rest.is_empty()).then(|| (element.clone(), rest))
         });
-        Self {
-            members,
-            children: children.collect(),
-        }
+        Self { members, children: children.collect() }
     }
 
     /// Without the members of the other set and all that is below them.
     pub fn recursive_difference(&self, other: &Self) -> Self {
         let members = self.members.difference(&other.members).cloned().collect();
-        let children = self
-            .children
-            .iter()
-            .filter(|(element, _)| !other.members.contains(element));
+        let children = self.children.iter().filter(|(element, _)| !other.members.contains(element));
         let children = children.filter_map(|(element, child)| {
             let rest = match other.children.get(element) {
                 Some(other) => child.recursive_difference(other),
@@ -164,10 +155,7 @@ impl Set {
             };
             (!rest.is_empty()).then(|| (element.clone(), rest))
         });
-        Self {
-            members,
-            children: children.collect(),
-        }
+        Self { members, children: children.collect() }
     }
 
     /// With every struct field on the way to a member: usually a set has only leaves of those.

@@ -12,10 +12,7 @@ struct World {
 }
 
 fn deployment() -> OneVersion<'static> {
-    OneVersion {
-        api_version: "apps/v1",
-        shape: builtin::shapes().kind("apps/v1", "Deployment").unwrap(),
-    }
+    OneVersion { api_version: "apps/v1", shape: builtin::shapes().kind("apps/v1", "Deployment").unwrap() }
 }
 
 impl World {
@@ -62,10 +59,7 @@ impl World {
             versions: &versions,
             reset: &reset,
         };
-        let mut new = self
-            .object
-            .clone()
-            .unwrap_or_else(|| json!({"apiVersion": "apps/v1", "kind": "Deployment"}));
+        let mut new = self.object.clone().unwrap_or_else(|| json!({"apiVersion": "apps/v1", "kind": "Deployment"}));
         change(&mut new);
         self.object = Some(update(self.object.as_ref(), &new, write));
     }
@@ -75,13 +69,8 @@ impl World {
     }
 
     fn fields(&self, manager: &str, operation: &str) -> Value {
-        let entries = self.object()["metadata"]["managedFields"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        let found = entries
-            .into_iter()
-            .find(|entry| entry["manager"] == manager && entry["operation"] == operation);
+        let entries = self.object()["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let found = entries.into_iter().find(|entry| entry["manager"] == manager && entry["operation"] == operation);
         found.map(|mut entry| entry["fieldsV1"].take()).unwrap_or_default()
     }
 }
@@ -120,33 +109,19 @@ fn applying_owns_what_it_says() {
 #[test]
 fn changing_anothers_field_is_a_conflict_until_forced() {
     let mut world = World::new();
-    world
-        .apply("a", config(json!({"replicas": 1, "paused": true})), false)
-        .unwrap();
+    world.apply("a", config(json!({"replicas": 1, "paused": true})), false).unwrap();
     let before = world.object().clone();
     world.apply("b", config(json!({"replicas": 1})), false).unwrap();
-    assert_eq!(
-        world.object()["spec"],
-        before["spec"],
-        "the same value is shared, not fought over"
-    );
-    let error = world
-        .apply("b", config(json!({"replicas": 2, "paused": false})), false)
-        .unwrap_err();
+    assert_eq!(world.object()["spec"], before["spec"], "the same value is shared, not fought over");
+    let error = world.apply("b", config(json!({"replicas": 2, "paused": false})), false).unwrap_err();
     assert_eq!(
         error,
         ApplyError::Conflict {
             message: "Apply failed with 2 conflicts: conflicts with \"a\":\n- .spec.paused\n- .spec.replicas"
                 .to_owned(),
             causes: vec![
-                Cause {
-                    message: "conflict with \"a\"".to_owned(),
-                    field: ".spec.paused".to_owned()
-                },
-                Cause {
-                    message: "conflict with \"a\"".to_owned(),
-                    field: ".spec.replicas".to_owned()
-                },
+                Cause { message: "conflict with \"a\"".to_owned(), field: ".spec.paused".to_owned() },
+                Cause { message: "conflict with \"a\"".to_owned(), field: ".spec.replicas".to_owned() },
             ],
         }
     );
@@ -175,26 +150,15 @@ fn conflicts_with_updaters_name_their_version() {
 fn what_is_no_longer_applied_goes_unless_another_wants_it() {
     let mut world = World::new();
     let containers = |list: Value| config(json!({"template": {"spec": {"containers": list}}}));
-    world
-        .apply(
-            "a",
-            containers(json!([{"name": "x", "image": "1"}, {"name": "y", "image": "1"}])),
-            false,
-        )
-        .unwrap();
-    world
-        .apply("b", containers(json!([{"name": "y", "tty": true}])), false)
-        .unwrap();
+    world.apply("a", containers(json!([{"name": "x", "image": "1"}, {"name": "y", "image": "1"}])), false).unwrap();
+    world.apply("b", containers(json!([{"name": "y", "tty": true}])), false).unwrap();
     world.apply("a", containers(json!([{"name": "x"}])), false).unwrap();
     assert_eq!(
         world.object()["spec"]["template"]["spec"]["containers"],
         json!([{"name": "x"}, {"name": "y", "tty": true}])
     );
     world.apply("b", config(json!({})), false).unwrap();
-    assert_eq!(
-        world.object()["spec"]["template"]["spec"]["containers"],
-        json!([{"name": "x"}])
-    );
+    assert_eq!(world.object()["spec"]["template"]["spec"]["containers"], json!([{"name": "x"}]));
 }
 
 #[test]
@@ -203,17 +167,12 @@ fn atomic_lists_are_owned_whole_and_sets_by_element() {
     let mut with = |manager: &str, finalizers: Value, force| {
         let mut config = config(json!({}));
         config["metadata"]["finalizers"] = finalizers;
-        world
-            .apply(manager, config, force)
-            .map(|()| world.object()["metadata"]["finalizers"].clone())
+        world.apply(manager, config, force).map(|()| world.object()["metadata"]["finalizers"].clone())
     };
     assert_eq!(with("a", json!(["x/a"]), false).unwrap(), json!(["x/a"]));
     assert_eq!(with("b", json!(["x/b"]), false).unwrap(), json!(["x/a", "x/b"]));
     assert_eq!(with("a", json!([]), false).unwrap(), json!(["x/b"]));
-    assert_eq!(
-        world.fields("b", "Apply")["f:metadata"]["f:finalizers"],
-        json!({"v:\"x/b\"": {}})
-    );
+    assert_eq!(world.fields("b", "Apply")["f:metadata"]["f:finalizers"], json!({"v:\"x/b\"": {}}));
 }
 
 #[test]
@@ -233,10 +192,7 @@ fn updates_are_tracked_and_the_status_apart() {
         object["status"] = json!({"replicas": 1, "conditions": [{"type": "Available", "status": "True"}]});
     });
     let entry = world.object()["metadata"]["managedFields"][1].clone();
-    assert_eq!(
-        (&entry["manager"], &entry["subresource"]),
-        (&json!("manager"), &json!("status"))
-    );
+    assert_eq!((&entry["manager"], &entry["subresource"]), (&json!("manager"), &json!("status")));
     assert_eq!(
         entry["fieldsV1"],
         json!({"f:status": {
@@ -245,10 +201,7 @@ fn updates_are_tracked_and_the_status_apart() {
     world.update("other", "", |object| {
         object["spec"].as_object_mut().unwrap().remove("replicas");
     });
-    assert_eq!(
-        world.fields("kubectl-create", "Update")["f:spec"],
-        json!({"f:paused": {}})
-    );
+    assert_eq!(world.fields("kubectl-create", "Update")["f:spec"], json!({"f:paused": {}}));
     assert_eq!(world.fields("other", "Update"), Value::Null, "removing makes no owner");
 }
 
@@ -259,24 +212,16 @@ fn ownership_can_be_forgotten() {
     world.update("x", "", |object| object["metadata"]["managedFields"] = json!([{}]));
     assert!(world.object()["metadata"].get("managedFields").is_none());
     world.update("y", "", |object| object["spec"]["replicas"] = 2.into());
-    assert!(
-        world.object()["metadata"].get("managedFields").is_none(),
-        "an untracked object stays so"
-    );
+    assert!(world.object()["metadata"].get("managedFields").is_none(), "an untracked object stays so");
     world.apply("a", config(json!({"paused": true})), false).unwrap();
-    assert_eq!(
-        world.fields("before-first-apply", "Update")["f:spec"],
-        json!({"f:replicas": {}})
-    );
+    assert_eq!(world.fields("before-first-apply", "Update")["f:spec"], json!({"f:replicas": {}}));
 }
 
 #[test]
 fn many_updaters_are_summed_up() {
     let mut world = World::new();
     for at in 0..12 {
-        world.update(&format!("u{at:02}"), "", |object| {
-            object["metadata"]["labels"][format!("l{at:02}")] = "x".into()
-        });
+        world.update(&format!("u{at:02}"), "", |object| object["metadata"]["labels"][format!("l{at:02}")] = "x".into());
     }
     let managers: Vec<String> = world.object()["metadata"]["managedFields"]
         .as_array()
@@ -292,10 +237,7 @@ fn many_updaters_are_summed_up() {
 fn bad_configurations_are_refused() {
     let mut world = World::new();
     for (config, want) in [
-        (
-            json!({"apiVersion": "v1", "kind": "Pod"}),
-            "invalid object type: v1, Kind=Pod",
-        ),
+        (json!({"apiVersion": "v1", "kind": "Pod"}), "invalid object type: v1, Kind=Pod"),
         (
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"managedFields": []}}),
             "metadata.managedFields must be nil",
@@ -366,10 +308,7 @@ fn custom() -> Shapes {
 
 fn apply_custom(live: Option<&Value>, manager: &str, spec: &Value, force: bool) -> Result<Value, ApplyError> {
     let shapes = custom();
-    let versions = OneVersion {
-        api_version: "x.io/v1",
-        shape: shapes.kind("x.io/v1", "Thing").unwrap(),
-    };
+    let versions = OneVersion { api_version: "x.io/v1", shape: shapes.kind("x.io/v1", "Thing").unwrap() };
     let reset = Set::default();
     let write = Write {
         manager,

@@ -74,10 +74,7 @@ fn element_of(list: ListShape<'_>, item: &Value) -> Result<Element, String> {
             let map = list.element.map();
             let mut key = Vec::new();
             for name in keys {
-                let default = || {
-                    map.and_then(|map| map.field(name))
-                        .and_then(|field| field.default.clone())
-                };
+                let default = || map.and_then(|map| map.field(name)).and_then(|field| field.default.clone());
                 if let Some(value) = fields.get(name).cloned().or_else(default) {
                     key.push((name.clone(), value));
                 }
@@ -110,13 +107,9 @@ pub(crate) fn check(value: &Value, shape: Shape<'_>, duplicates: Duplicates) -> 
     match errors.as_slice() {
         [] => Ok(()),
         [only] => Err(only.clone()),
-        many => Err(format!(
-            "errors:\n{}",
-            many.iter()
-                .map(|error| format!("  {error}"))
-                .collect::<Vec<_>>()
-                .join("\n")
-        )),
+        many => {
+            Err(format!("errors:\n{}", many.iter().map(|error| format!("  {error}")).collect::<Vec<_>>().join("\n")))
+        }
     }
 }
 
@@ -129,11 +122,7 @@ fn check_node(
 ) {
     let mut wrong = |path: &[Element], what: String| {
         let place = display(path);
-        errors.push(if place.is_empty() {
-            what
-        } else {
-            format!("{place}: {what}")
-        });
+        errors.push(if place.is_empty() { what } else { format!("{place}: {what}") });
     };
     match kind(shape, Some(value)) {
         Kind::Nothing => wrong(path, "schema error: invalid atom: inlined".to_owned()),
@@ -205,9 +194,7 @@ fn scalar_problem(scalar: Scalar, value: &Value) -> Option<String> {
                 Value::Number(_) | Value::Bool(_) => shown,
                 other => format!("{}({})", go::type_name(other), go::display(other)),
             };
-            Some(format!(
-                "expected string, got &value.valueUnstructured{{Value:{shown}}}"
-            ))
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{shown}}}"))
         }
         Scalar::Boolean if !value.is_boolean() => Some(format!("expected boolean, got &{{{shown}}}")),
         Scalar::Untyped | Scalar::DateTime if value.is_array() || value.is_object() => {
@@ -385,13 +372,7 @@ fn compare_lists(list: ListShape<'_>, old: &[Value], new: &[Value], path: &mut V
         path.push(step);
         match (old.as_slice(), new.as_slice()) {
             ([] | [_], [] | [_]) => {
-                compare_node(
-                    old.first().copied(),
-                    new.first().copied(),
-                    Some(list.element),
-                    path,
-                    out,
-                );
+                compare_node(old.first().copied(), new.first().copied(), Some(list.element), path, out);
             }
             ([_, _, ..], [_, _, ..]) => {
                 if old.len() != new.len() || old.iter().zip(new).any(|(old, new)| compare(old, new).is_ne()) {
@@ -419,11 +400,7 @@ pub(crate) fn merge(live: &Value, config: &Value, shape: Shape<'_>) -> Result<Va
 }
 
 fn merge_node(live: Option<&Value>, config: Option<&Value>, shape: Option<Shape<'_>>) -> Result<Option<Value>, String> {
-    let by = if config.is_some() {
-        kind(shape, config)
-    } else {
-        kind(shape, live)
-    };
+    let by = if config.is_some() { kind(shape, config) } else { kind(shape, live) };
     let leaf = || Ok(config.or(live).cloned());
     match by {
         Kind::Nothing | Kind::Scalar(_) => leaf(),
@@ -458,9 +435,7 @@ fn merge_node(live: Option<&Value>, config: Option<&Value>, shape: Option<Shape<
 fn merge_lists(list: ListShape<'_>, live: &[Value], config: &[Value]) -> Result<Vec<Value>, String> {
     let steps = |items: &[Value]| -> Result<Vec<Element>, String> {
         let steps = items.iter().enumerate();
-        steps
-            .map(|(at, item)| element_of(list, item).map_err(|what| format!("element {at}: {what}")))
-            .collect()
+        steps.map(|(at, item)| element_of(list, item).map_err(|what| format!("element {at}: {what}"))).collect()
     };
     let (config_steps, live_steps) = (steps(config)?, steps(live)?);
     for (at, step) in config_steps.iter().enumerate() {
@@ -477,12 +452,7 @@ fn merge_lists(list: ListShape<'_>, live: &[Value], config: &[Value]) -> Result<
             (None, _) => None,
         }
     };
-    let config_value = |step: &Element| {
-        config_steps
-            .iter()
-            .position(|other| other == step)
-            .map(|at| &config[at])
-    };
+    let config_value = |step: &Element| config_steps.iter().position(|other| other == step).map(|at| &config[at]);
     let mut shared = config_steps.iter().filter(|step| live_steps.contains(step));
     let mut next_shared = shared.next();
     let mut merged: Vec<&Element> = Vec::new();
@@ -583,11 +553,7 @@ fn remove_node(value: &Value, set: &Set, shape: Option<Shape<'_>>) -> Option<Val
 pub(crate) fn reconcile(set: &Set, shape: Shape<'_>) -> Set {
     let mut whole = Set::default();
     find_atomic(set, false, Some(shape), &mut Vec::new(), &mut whole);
-    if whole.is_empty() {
-        set.clone()
-    } else {
-        set.recursive_difference(&whole).union(&whole)
-    }
+    if whole.is_empty() { set.clone() } else { set.recursive_difference(&whole).union(&whole) }
 }
 
 fn find_atomic(set: &Set, owned_whole: bool, shape: Option<Shape<'_>>, path: &mut Vec<Element>, whole: &mut Set) {
@@ -614,9 +580,7 @@ fn find_atomic(set: &Set, owned_whole: bool, shape: Option<Shape<'_>>, path: &mu
                 .children()
                 .filter(|(step, _)| !set.has_member(step))
                 .map(|(step, child)| (step, Some(child), false));
-            let members = set
-                .members()
-                .map(|step| (step, set.child(step), set.child(step).is_none()));
+            let members = set.members().map(|step| (step, set.child(step), set.child(step).is_none()));
             let nothing = Set::default();
             for (step, child, owned_whole) in only_children.chain(members).collect::<Vec<_>>() {
                 let Some(shape) = below(step) else { continue };

@@ -68,10 +68,7 @@ impl Operation<'_> {
                 let comma = if key == "from" { "," } else { "" };
                 Err(format!("operation{comma} missing {key} field: {MISSING}"))
             }
-            Some(other) => Err(format!(
-                "json: cannot unmarshal {} into Go value of type string",
-                go::json_kind(other)
-            )),
+            Some(other) => Err(format!("json: cannot unmarshal {} into Go value of type string", go::json_kind(other))),
         }
     }
 
@@ -80,29 +77,21 @@ impl Operation<'_> {
     }
 
     fn add(&self, document: &mut Value) -> Result<(), String> {
-        let path = self
-            .pointer("path")
-            .map_err(|_| format!("add operation failed to decode path: {MISSING}"))?;
+        let path = self.pointer("path").map_err(|_| format!("add operation failed to decode path: {MISSING}"))?;
         let (parent, key) = find(document, path)
             .ok_or_else(|| format!("add operation does not apply: doc is missing path: \"{path}\": {MISSING}"))?;
         insert(parent, &key, self.value()).map_err(|error| format!("error in add for path: '{path}': {error}"))
     }
 
     fn remove(&self, document: &mut Value) -> Result<(), String> {
-        let path = self
-            .pointer("path")
-            .map_err(|_| format!("remove operation failed to decode path: {MISSING}"))?;
+        let path = self.pointer("path").map_err(|_| format!("remove operation failed to decode path: {MISSING}"))?;
         let (parent, key) = find(document, path)
             .ok_or_else(|| format!("remove operation does not apply: doc is missing path: \"{path}\": {MISSING}"))?;
-        take(parent, &key)
-            .map(|_| ())
-            .map_err(|error| format!("error in remove for path: '{path}': {error}"))
+        take(parent, &key).map(|_| ()).map_err(|error| format!("error in remove for path: '{path}': {error}"))
     }
 
     fn replace(&self, document: &mut Value) -> Result<(), String> {
-        let path = self
-            .pointer("path")
-            .map_err(|error| format!("replace operation failed to decode path: {error}"))?;
+        let path = self.pointer("path").map_err(|error| format!("replace operation failed to decode path: {error}"))?;
         if path.is_empty() {
             let value = self.value();
             if !value.is_object() && !value.is_array() {
@@ -129,15 +118,11 @@ impl Operation<'_> {
     }
 
     fn rename(&self, document: &mut Value) -> Result<(), String> {
-        let from = self
-            .pointer("from")
-            .map_err(|error| format!("move operation failed to decode from: {error}"))?;
+        let from = self.pointer("from").map_err(|error| format!("move operation failed to decode from: {error}"))?;
         let (parent, key) = find(document, from)
             .ok_or_else(|| format!("move operation does not apply: doc is missing from path: {from}: {MISSING}"))?;
         let value = take(parent, &key).map_err(|error| format!("error in move for path: '{key}': {error}"))?;
-        let path = self
-            .pointer("path")
-            .map_err(|error| format!("move operation failed to decode path: {error}"))?;
+        let path = self.pointer("path").map_err(|error| format!("move operation failed to decode path: {error}"))?;
         let (parent, key) = find(document, path).ok_or_else(|| {
             format!("move operation does not apply: doc is missing destination path: {path}: {MISSING}")
         })?;
@@ -145,38 +130,24 @@ impl Operation<'_> {
     }
 
     fn test(&self, document: &mut Value) -> Result<(), String> {
-        let path = self
-            .pointer("path")
-            .map_err(|error| format!("test operation failed to decode path: {error}"))?;
+        let path = self.pointer("path").map_err(|error| format!("test operation failed to decode path: {error}"))?;
         let failed = || format!("testing value {path} failed: test failed");
         if path.is_empty() {
-            return if *document == self.value() {
-                Ok(())
-            } else {
-                Err(failed())
-            };
+            return if *document == self.value() { Ok(()) } else { Err(failed()) };
         }
         let (parent, key) = find(document, path)
             .ok_or_else(|| format!("test operation does not apply: is missing path: {path}: {MISSING}"))?;
         let found = get(parent, &key).map_err(|error| format!("error in test for path: '{path}': {error}"))?;
-        if found.unwrap_or(&Value::Null) == &self.value() {
-            Ok(())
-        } else {
-            Err(failed())
-        }
+        if found.unwrap_or(&Value::Null) == &self.value() { Ok(()) } else { Err(failed()) }
     }
 
     fn copy(&self, document: &mut Value) -> Result<(), String> {
-        let from = self
-            .pointer("from")
-            .map_err(|error| format!("copy operation failed to decode from: {error}"))?;
+        let from = self.pointer("from").map_err(|error| format!("copy operation failed to decode from: {error}"))?;
         let (parent, key) = find(document, from)
             .ok_or_else(|| format!("copy operation does not apply: doc is missing from path: {from}: {MISSING}"))?;
         let value = get(parent, &key).map_err(|error| format!("error in copy for from: '{from}': {error}"))?;
         let value = value.cloned().unwrap_or(Value::Null);
-        let path = self
-            .pointer("path")
-            .map_err(|_| format!("copy operation failed to decode path: {MISSING}"))?;
+        let path = self.pointer("path").map_err(|_| format!("copy operation failed to decode path: {MISSING}"))?;
         let (parent, key) = find(document, path).ok_or_else(|| {
             format!("copy operation does not apply: doc is missing destination path: {path}: {MISSING}")
         })?;
@@ -251,9 +222,9 @@ fn insert(parent: &mut Value, key: &str, value: Value) -> Result<(), String> {
 
 fn take(parent: &mut Value, key: &str) -> Result<Value, String> {
     match parent {
-        Value::Object(fields) => fields
-            .shift_remove(key)
-            .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}")),
+        Value::Object(fields) => {
+            fields.shift_remove(key).ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}"))
+        }
         Value::Array(items) => {
             let at = position(key, items.len())?;
             Ok(items.remove(at))
@@ -270,9 +241,7 @@ fn within(index: i64, length: usize) -> Result<usize, String> {
     let signed = i64::try_from(length).unwrap_or(i64::MAX);
     let at = if index < 0 { index + signed } else { index };
     if index >= signed || at < 0 {
-        return Err(format!(
-            "Unable to access invalid index: {index}: invalid index referenced"
-        ));
+        return Err(format!("Unable to access invalid index: {index}: invalid index referenced"));
     }
     Ok(usize::try_from(at).expect("between nought and the length"))
 }
@@ -283,8 +252,7 @@ fn atoi(text: &str) -> Result<i64, String> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!("strconv.Atoi: parsing {}: invalid syntax", go::quote(text)));
     }
-    text.parse()
-        .map_err(|_| format!("strconv.Atoi: parsing {}: value out of range", go::quote(text)))
+    text.parse().map_err(|_| format!("strconv.Atoi: parsing {}: value out of range", go::quote(text)))
 }
 
 #[cfg(test)]

@@ -66,24 +66,12 @@ mod tests {
             (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
             (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "c"}), json!({"a": ["b"]}), json!({"a": ["b"]})),
-            (
-                json!({"a": {"b": "c"}}),
-                json!({"a": {"b": "d", "c": null}}),
-                json!({"a": {"b": "d"}}),
-            ),
+            (json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), json!({"a": {"b": "d"}})),
             (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
             (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
             (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
-            (
-                json!({"a": 1}),
-                json!({"a": [null, {"b": null}]}),
-                json!({"a": [null, {}]}),
-            ),
-            (
-                json!({"a": {}}),
-                json!({"a": [{"b": null}]}),
-                json!({"a": [{"b": null}]}),
-            ),
+            (json!({"a": 1}), json!({"a": [null, {"b": null}]}), json!({"a": [null, {}]})),
+            (json!({"a": {}}), json!({"a": [{"b": null}]}), json!({"a": [{"b": null}]})),
         ] {
             assert_eq!(merge_patch(&document, &patch).unwrap(), want, "{document} + {patch}");
         }

@@ -48,11 +48,7 @@ fn merge_map(mut original: Fields, mut patch: Fields, shape: Option<Shape<'_>>) 
 
     for (key, change) in patch {
         let deletes = key.starts_with(DELETE_FROM);
-        let key = if deletes {
-            directive_target(&key, DELETE_FROM)?
-        } else {
-            key
-        };
+        let key = if deletes { directive_target(&key, DELETE_FROM)? } else { key };
         if change.is_null() {
             original.shift_remove(&key);
             continue;
@@ -134,9 +130,7 @@ fn lookup_list<'a>(shape: Option<Shape<'a>>, key: &str) -> Result<(Option<Shape<
     match list.map(|list| list.list()) {
         None => Ok((None, strategy, merge_key)),
         Some(Some(list)) => Ok((Some(list.element), strategy, merge_key)),
-        Some(None) => Err(PatchError::Unexpected(
-            "expected slice or array type, but got: struct".to_owned(),
-        )),
+        Some(None) => Err(PatchError::Unexpected("expected slice or array type, but got: struct".to_owned())),
     }
 }
 
@@ -162,14 +156,8 @@ fn merge_list(
         return put_in_order(in_patch, server_only, &patch, &original, None);
     }
     let Some(merge_key) = merge_key else {
-        let name = if element.and_then(Shape::map).is_some() {
-            "struct"
-        } else {
-            "map"
-        };
-        return Err(PatchError::Unexpected(format!(
-            "cannot merge lists without merge key for {name}"
-        )));
+        let name = if element.and_then(Shape::map).is_some() { "struct" } else { "map" };
+        return Err(PatchError::Unexpected(format!("cannot merge lists without merge key for {name}")));
     };
 
     let (mut original, patch) = special_elements(original, patch, merge_key)?;
@@ -208,18 +196,12 @@ fn special_elements(mut original: Vec<Value>, patch: Vec<Value>, merge_key: &str
             }
             Some("replace") => replace = true,
             Some("merge") => {
-                return Err(PatchError::Unexpected(
-                    "merging lists cannot yet be specified in the patch".to_owned(),
-                ));
+                return Err(PatchError::Unexpected("merging lists cannot yet be specified in the patch".to_owned()));
             }
             _ => return Err(unknown_directive(directive, fields)),
         }
     }
-    if replace {
-        Ok((plain, Vec::new()))
-    } else {
-        Ok((original, plain))
-    }
+    if replace { Ok((plain, Vec::new())) } else { Ok((original, plain)) }
 }
 
 /// `$retainKeys`: what the patch does not list goes away.
@@ -275,10 +257,7 @@ fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, shape: Option<
 }
 
 fn as_list(value: &Value) -> Result<Vec<Value>> {
-    value
-        .as_array()
-        .cloned()
-        .ok_or_else(|| bad_type("[]interface {}", value))
+    value.as_array().cloned().ok_or_else(|| bad_type("[]interface {}", value))
 }
 
 /// The elements of a patch must come in the order it sets.
@@ -317,9 +296,7 @@ fn order_agrees(patch: &[Value], order: &[Value], merge_key: Option<&str>) -> Re
 }
 
 fn key_of<'a>(item: &'a Value, merge_key: &str) -> Result<&'a Value> {
-    let fields = item
-        .as_object()
-        .ok_or_else(|| bad_type("map[string]interface {}", item))?;
+    let fields = item.as_object().ok_or_else(|| bad_type("map[string]interface {}", item))?;
     fields.get(merge_key).ok_or_else(|| no_merge_key(fields, merge_key))
 }
 
@@ -357,9 +334,7 @@ fn elements_are_maps(lists: &[&[Value]]) -> Result<bool> {
     }
     match first {
         Some(first) => Ok(first.is_object()),
-        None => Err(PatchError::Unexpected(
-            "no elements in any of the given slices".to_owned(),
-        )),
+        None => Err(PatchError::Unexpected("no elements in any of the given slices".to_owned())),
     }
 }
 
@@ -400,10 +375,7 @@ fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
         Value::Object(fields) => Some(Value::Object(
-            fields
-                .into_iter()
-                .filter_map(|(key, value)| Some((key, without_directives(value)?)))
-                .collect(),
+            fields.into_iter().filter_map(|(key, value)| Some((key, without_directives(value)?))).collect(),
         )),
         Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
         other => Some(other),
@@ -412,17 +384,12 @@ fn without_directives(value: Value) -> Option<Value> {
 
 fn unknown_directive(directive: &Value, patch: &Fields) -> PatchError {
     let patch = go::display(&Value::Object(patch.clone()));
-    PatchError::Unexpected(format!(
-        "unknown patch type: {} in map: {patch}",
-        go::display(directive)
-    ))
+    PatchError::Unexpected(format!("unknown patch type: {} in map: {patch}", go::display(directive)))
 }
 
 fn no_merge_key(fields: &Fields, merge_key: &str) -> PatchError {
     let fields = go::display(&Value::Object(fields.clone()));
-    PatchError::Unexpected(format!(
-        "map: {fields} does not contain declared merge key: {merge_key}"
-    ))
+    PatchError::Unexpected(format!("map: {fields} does not contain declared merge key: {merge_key}"))
 }
 
 fn bad_type(wanted: &str, found: &Value) -> PatchError {

@@ -6,8 +6,10 @@
 use serde_json::Value;
 
 use super::{Additional, Root, Schema, prune, validate};
+use crate::cel::Rules;
 use crate::field::{FieldError, child, index, key};
 
+mod expressions;
 mod keywords;
 mod structure;
 
@@ -27,10 +29,7 @@ pub fn check(schema: &Schema, path: &str, options: CheckOptions) -> Vec<FieldErr
         root_for_status(schema, &place, &mut errors);
     }
     if schema.nullable {
-        errors.push(FieldError::forbidden(
-            &child(&place, "nullable"),
-            "nullable cannot be true at the root",
-        ));
+        errors.push(FieldError::forbidden(&child(&place, "nullable"), "nullable cannot be true at the root"));
     }
     let mut structural = structure::check(schema, &place);
     if structural.is_empty() {
@@ -84,13 +83,13 @@ fn defaults(schema: &Schema, path: &str, root: bool, errors: &mut Vec<FieldError
         let mut pruned = default.clone();
         prune(&mut pruned, schema, if embedded { Root::Resource } else { Root::Part });
         if pruned != *default {
-            errors.push(FieldError::invalid(
-                &place,
-                default.clone(),
-                "must not have unknown fields",
-            ));
+            errors.push(FieldError::invalid(&place, default.clone(), "must not have unknown fields"));
         }
-        errors.extend(validate(default, None, schema, &place));
+        let invalid = validate(default, None, schema, &place);
+        if invalid.is_empty() {
+            errors.extend(Rules::compile(schema).validate_default(default, &place));
+        }
+        errors.extend(invalid);
     }
     // Defaults under additionalProperties are let be: it is not known what they apply to.
     if let Some(items) = &schema.items {
@@ -102,19 +101,12 @@ fn defaults(schema: &Schema, path: &str, root: bool, errors: &mut Vec<FieldError
 }
 
 fn nested<'a>(schema: &'a Schema, path: &str) -> impl Iterator<Item = (String, &'a Schema)> {
-    let lists = [
-        ("allOf", &schema.all_of),
-        ("anyOf", &schema.any_of),
-        ("oneOf", &schema.one_of),
-    ];
+    let lists = [("allOf", &schema.all_of), ("anyOf", &schema.any_of), ("oneOf", &schema.one_of)];
     let path = path.to_owned();
     let not = schema.not.as_deref().map(|not| (child(&path, "not"), not));
     let all = lists.into_iter().flat_map(move |(name, schemas)| {
         let place = child(&path, name);
-        schemas
-            .iter()
-            .enumerate()
-            .map(move |(at, schema)| (index(&place, at), schema))
+        schemas.iter().enumerate().map(move |(at, schema)| (index(&place, at), schema))
     });
     not.into_iter().chain(all)
 }

@@ -94,22 +94,10 @@ mod tests {
     fn defaults_fill_what_is_missing() {
         for (given, want) in [
             (json!({}), json!({"a": "x", "b": {"c": 3}, "n": "y"})),
-            (
-                json!({"a": "z", "b": {"c": 1}, "n": null}),
-                json!({"a": "z", "b": {"c": 1}, "n": null}),
-            ),
-            (
-                json!({"a": null, "plain": null}),
-                json!({"a": "x", "b": {"c": 3}, "n": "y"}),
-            ),
-            (
-                json!({"list": [{}, null]}),
-                json!({"a": "x", "b": {"c": 3}, "n": "y", "list": [{"c": 1}, {"c": 1}]}),
-            ),
-            (
-                json!({"map": {"k": {}}}),
-                json!({"a": "x", "b": {"c": 3}, "n": "y", "map": {"k": {"c": 2}}}),
-            ),
+            (json!({"a": "z", "b": {"c": 1}, "n": null}), json!({"a": "z", "b": {"c": 1}, "n": null})),
+            (json!({"a": null, "plain": null}), json!({"a": "x", "b": {"c": 3}, "n": "y"})),
+            (json!({"list": [{}, null]}), json!({"a": "x", "b": {"c": 3}, "n": "y", "list": [{"c": 1}, {"c": 1}]})),
+            (json!({"map": {"k": {}}}), json!({"a": "x", "b": {"c": 3}, "n": "y", "map": {"k": {"c": 2}}})),
         ] {
             let mut value = given.clone();
             drop_undefaulted_nulls(&mut value, &schema());

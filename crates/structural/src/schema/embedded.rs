@@ -75,10 +75,7 @@ fn resource(
         Some(Value::String(text)) => {
             let problems = label_problems(&text.to_lowercase());
             if !problems.is_empty() {
-                let detail = format!(
-                    "may have mixed case, but should otherwise match: {}",
-                    problems.join(",")
-                );
+                let detail = format!("may have mixed case, but should otherwise match: {}", problems.join(","));
                 errors.push(FieldError::invalid(&kind, text.as_str(), detail));
             }
         }
@@ -115,23 +112,16 @@ mod tests {
 
     #[test]
     fn embedded_objects_have_a_type() {
-        let schema = Schema::parse(
-            &json!({"type": "object", "properties": {"pods": {"type": "array", "items": {
-            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}}),
-        )
+        let schema = Schema::parse(&json!({"type": "object", "properties": {"pods": {"type": "array", "items": {
+            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}}))
         .unwrap();
         let value =
             json!({"pods": [{"apiVersion": "v1", "kind": "Pod"}, {"kind": "9"}, {"apiVersion": "a/b/c", "kind": 3}]});
-        let got: Vec<String> = validate_embedded(&value, &schema, &|_, _| Vec::new())
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let got: Vec<String> =
+            validate_embedded(&value, &schema, &|_, _| Vec::new()).iter().map(ToString::to_string).collect();
         assert_eq!(got.len(), 4, "{got:?}");
         assert_eq!(got[0], "pods[1].apiVersion: Required value");
-        assert_eq!(
-            got[2],
-            "pods[2].apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c"
-        );
+        assert_eq!(got[2], "pods[2].apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c");
         assert_eq!(got[3], "pods[2].kind: Invalid value: 3: must be a string");
     }
 }

@@ -36,11 +36,7 @@ pub(crate) fn resolve(path: &str, schema: &Schema) -> Option<String> {
         };
         rest = after;
     }
-    if out.is_empty() {
-        None
-    } else {
-        Some(out.trim_start_matches('.').to_owned())
-    }
+    if out.is_empty() { None } else { Some(out.trim_start_matches('.').to_owned()) }
 }
 
 fn quote_end(text: &str) -> Option<usize> {

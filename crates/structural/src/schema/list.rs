@@ -56,10 +56,7 @@ fn keyed(items: &[Value], schema: &Schema, path: &str, errors: &mut Vec<FieldErr
     let keys: Vec<Value> = items
         .iter()
         .map(|item| {
-            let named = schema
-                .list_map_keys
-                .iter()
-                .filter_map(|name| Some((name.clone(), item.get(name)?.clone())));
+            let named = schema.list_map_keys.iter().filter_map(|name| Some((name.clone(), item.get(name)?.clone())));
             Value::Object(named.collect::<Map<_, _>>())
         })
         .collect();
@@ -98,10 +95,7 @@ mod tests {
         .unwrap();
         for (value, want) in [
             (json!({"set": ["a", "b"]}), vec![]),
-            (
-                json!({"set": ["a", "b", "a", "a"]}),
-                vec![r#"set[2]: Duplicate value: "a""#],
-            ),
+            (json!({"set": ["a", "b", "a", "a"]}), vec![r#"set[2]: Duplicate value: "a""#]),
             (
                 json!({"map": [{"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2}]}),
                 vec![r#"map[1]: Duplicate value: {"a":1,"b":2}"#],
@@ -113,10 +107,7 @@ mod tests {
             ),
             (json!({"deep": {"k": [1, 1]}}), vec!["deep[k][1]: Duplicate value: 1"]),
         ] {
-            let got: Vec<String> = validate_lists(&value, &schema)
-                .iter()
-                .map(ToString::to_string)
-                .collect();
+            let got: Vec<String> = validate_lists(&value, &schema).iter().map(ToString::to_string).collect();
             assert_eq!(got, want, "{value}");
         }
     }

@@ -178,11 +178,7 @@ mod tests {
         ] {
             let mut value = given.clone();
             let got = prune(&mut value, &schema(), Root::Resource);
-            assert_eq!(
-                (value, got),
-                (want, dropped.into_iter().map(str::to_owned).collect::<Vec<_>>()),
-                "{given}"
-            );
+            assert_eq!((value, got), (want, dropped.into_iter().map(str::to_owned).collect::<Vec<_>>()), "{given}");
         }
     }
 

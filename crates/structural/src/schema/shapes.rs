@@ -24,12 +24,9 @@ pub fn shapes(api_version: &str, kind: &str, schema: Option<&Schema>) -> Shapes 
             required: false,
             patch: PatchStrategy::default(),
         };
-        map.fields
-            .retain(|field| !matches!(field.name.as_str(), "apiVersion" | "kind" | "metadata"));
-        map.fields
-            .push(plain("apiVersion", Ref::Inline(Atom::scalar(Scalar::String))));
-        map.fields
-            .push(plain("kind", Ref::Inline(Atom::scalar(Scalar::String))));
+        map.fields.retain(|field| !matches!(field.name.as_str(), "apiVersion" | "kind" | "metadata"));
+        map.fields.push(plain("apiVersion", Ref::Inline(Atom::scalar(Scalar::String))));
+        map.fields.push(plain("kind", Ref::Inline(Atom::scalar(Scalar::String))));
         map.fields.push(plain("metadata", Ref::Named(meta, None)));
         map.fields.sort_by(|a, b| a.name.cmp(&b.name));
     }
@@ -130,15 +127,7 @@ fn map(schema: &Schema, keep: bool, meta: TypeId) -> Atom {
         Some(Additional::Allowed(true)) => Some(Ref::Deduced),
     };
     let atomic = schema.map_type.as_deref() == Some("atomic");
-    Atom::map(
-        fields,
-        element,
-        if atomic {
-            MapRelation::Atomic
-        } else {
-            MapRelation::Granular
-        },
-    )
+    Atom::map(fields, element, if atomic { MapRelation::Atomic } else { MapRelation::Granular })
 }
 
 fn list(schema: &Schema, keep: bool, meta: TypeId) -> Atom {

@@ -15,11 +15,7 @@ pub(crate) use correlate::Correlation;
 /// Checks a value. `path` is where the value stands in its object: empty for the whole object, `status` for the status
 /// alone. With an old value, parts that are equal to it are let through.
 pub fn validate(value: &Value, old: Option<&Value>, schema: &Schema, path: &str) -> Vec<FieldError> {
-    let correlation = old.map(|old| Correlation {
-        schema,
-        new: value,
-        old,
-    });
+    let correlation = old.map(|old| Correlation { schema, new: value, old });
     let result = node(value, schema, "", correlation);
     let place = |name: &str| match (path, name.strip_prefix('.').unwrap_or(name)) {
         (path, "") => path.to_owned(),
@@ -30,10 +26,7 @@ pub fn validate(value: &Value, old: Option<&Value>, schema: &Schema, path: &str)
         .problems
         .into_iter()
         .map(|problem| match problem.about {
-            Some((name, error)) => FieldError {
-                field: place(&name),
-                ..error
-            },
+            Some((name, error)) => FieldError { field: place(&name), ..error },
             None => FieldError::invalid(path, "", problem.message),
         })
         .collect()
@@ -62,10 +55,7 @@ impl Outcome {
 
     fn field(&mut self, kind: ErrorKind, name: &str, value: Value, message: String) {
         let error = FieldError::new(kind, "", value, message.clone());
-        self.add(Problem {
-            message,
-            about: Some((name.to_owned(), error)),
-        });
+        self.add(Problem { message, about: Some((name.to_owned(), error)) });
     }
 
     fn plain(&mut self, message: String) {
@@ -143,19 +133,11 @@ fn has_type(schema: &Schema) -> bool {
 }
 
 fn type_names(schema: &Schema) -> String {
-    if schema.int_or_string {
-        "integer,string".to_owned()
-    } else {
-        schema.kind.clone()
-    }
+    if schema.int_or_string { "integer,string".to_owned() } else { schema.kind.clone() }
 }
 
 fn may_be(schema: &Schema, kind: &str) -> bool {
-    if schema.int_or_string {
-        matches!(kind, "integer" | "string")
-    } else {
-        schema.kind == kind
-    }
+    if schema.int_or_string { matches!(kind, "integer" | "string") } else { schema.kind == kind }
 }
 
 /// The format, where the server minds it.
@@ -203,10 +185,7 @@ fn string(text: &str, schema: &Schema, path: &str, out: &mut Outcome) {
     let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = schema.max_length.filter(|max| length > *max) {
         let message = format!("{path} in body should be at most {max} chars long");
-        out.add(Problem {
-            message,
-            about: Some((path.to_owned(), FieldError::too_long("", max))),
-        });
+        out.add(Problem { message, about: Some((path.to_owned(), FieldError::too_long("", max))) });
     } else if let Some(min) = schema.min_length.filter(|min| length < *min) {
         let message = format!("{path} in body should be at least {min} chars long");
         out.field(ErrorKind::Invalid, path, text.into(), message);
@@ -216,12 +195,7 @@ fn string(text: &str, schema: &Schema, path: &str, out: &mut Outcome) {
             Ok(_) => pattern.source.clone(),
             Err(error) => format!("{}, but pattern is invalid: {error}", pattern.source),
         };
-        out.field(
-            ErrorKind::Invalid,
-            path,
-            text.into(),
-            format!("{path} in body should match '{shown}'"),
-        );
+        out.field(ErrorKind::Invalid, path, text.into(), format!("{path} in body should match '{shown}'"));
     }
 }
 
@@ -231,15 +205,9 @@ fn choice(value: &Value, schema: &Schema, path: &str, out: &mut Outcome) {
     }
     let names: Vec<String> = schema.choices.iter().map(plain_or_json).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let message = format!(
-        "{path} in body should be one of {}",
-        go::display(&Value::Array(schema.choices.clone()))
-    );
+    let message = format!("{path} in body should be one of {}", go::display(&Value::Array(schema.choices.clone())));
     let error = FieldError::not_supported("", value.clone(), &names);
-    out.add(Problem {
-        message,
-        about: Some((path.to_owned(), error)),
-    });
+    out.add(Problem { message, about: Some((path.to_owned(), error)) });
 }
 
 fn plain_or_json(value: &Value) -> String {
@@ -272,27 +240,14 @@ fn list(items: &[Value], schema: &Schema, path: &str, correlation: Option<Correl
     }
     let size = i64::try_from(items.len()).unwrap_or(i64::MAX);
     if let Some(min) = schema.min_items.filter(|min| size < *min) {
-        out.field(
-            ErrorKind::Invalid,
-            path,
-            size.into(),
-            format!("{path} in body should have at least {min} items"),
-        );
+        out.field(ErrorKind::Invalid, path, size.into(), format!("{path} in body should have at least {min} items"));
     }
     if let Some(max) = schema.max_items.filter(|max| size > *max) {
         let message = format!("{path} in body should have at most {max} items");
-        out.add(Problem {
-            message,
-            about: Some((path.to_owned(), FieldError::too_many("", size, max))),
-        });
+        out.add(Problem { message, about: Some((path.to_owned(), FieldError::too_many("", size, max))) });
     }
     if schema.unique_items && items.iter().enumerate().any(|(at, item)| items[..at].contains(item)) {
-        out.field(
-            ErrorKind::Invalid,
-            path,
-            "".into(),
-            format!("{path} in body shouldn't contain duplicates"),
-        );
+        out.field(ErrorKind::Invalid, path, "".into(), format!("{path} in body shouldn't contain duplicates"));
     }
 }
 
@@ -305,10 +260,7 @@ fn object(value: &Value, schema: &Schema, path: &str, correlation: Option<Correl
     }
     if let Some(max) = schema.max_properties.filter(|max| size > *max) {
         let message = format!("{path} in body should have at most {max} properties");
-        out.add(Problem {
-            message,
-            about: Some((path.to_owned(), FieldError::too_many("", size, max))),
-        });
+        out.add(Problem { message, about: Some((path.to_owned(), FieldError::too_many("", size, max))) });
     }
     // The type of the whole object is never let through, however old it is.
     let below = |name: &str| match correlation {
@@ -331,21 +283,14 @@ fn object(value: &Value, schema: &Schema, path: &str, correlation: Option<Correl
     }
     for (name, property) in &schema.properties {
         if let Some(value) = fields.get(name) {
-            let inside = if path.is_empty() {
-                name.clone()
-            } else {
-                format!("{path}.{name}")
-            };
+            let inside = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             out.merge(node(value, property, &inside, below(name)));
         }
     }
     for name in schema.required.iter().filter(|name| !fields.contains_key(*name)) {
         let place = format!("{path}.{name}");
         let message = format!("{place} in body is required");
-        out.add(Problem {
-            message,
-            about: Some((place, FieldError::required("", ""))),
-        });
+        out.add(Problem { message, about: Some((place, FieldError::required("", ""))) });
     }
 }
 
@@ -394,10 +339,7 @@ fn combinations(value: &Value, schema: &Schema, path: &str, out: &mut Outcome) {
                 } else {
                     format!("Found {valid} valid alternatives")
                 };
-                out.plain(format!(
-                    "{} must validate one and only one schema (oneOf). {found}",
-                    quoted()
-                ));
+                out.plain(format!("{} must validate one and only one schema (oneOf). {found}", quoted()));
                 best.into_iter().for_each(|best| out.merge(best));
             }
         }

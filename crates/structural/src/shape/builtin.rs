@@ -8,10 +8,7 @@ use super::{Shapes, text};
 
 static BUILTIN: LazyLock<Shapes> = LazyLock::new(|| {
     let shapes = text::parse(include_str!("../../data/builtin-1.36.txt"));
-    Shapes {
-        native: true,
-        ..shapes.expect("the data file is ours, and a test reads it")
-    }
+    Shapes { native: true, ..shapes.expect("the data file is ours, and a test reads it") }
 });
 
 /// The shapes of all built-in kinds, read once.
@@ -61,29 +58,13 @@ mod tests {
         let containers = spec.under("containers").unwrap().list().unwrap();
         assert_eq!(containers.relation, &ListRelation::Keyed(vec!["name".to_owned()]));
         assert_eq!(spec.field("containers").unwrap().patch.strategy, Strategy::Merge);
-        assert_eq!(
-            spec.under("nodeSelector").unwrap().map().unwrap().relation,
-            MapRelation::Atomic
-        );
-        let port = containers
-            .element
-            .map()
-            .unwrap()
-            .under("ports")
-            .unwrap()
-            .list()
-            .unwrap();
-        assert_eq!(
-            port.relation,
-            &ListRelation::Keyed(vec!["containerPort".to_owned(), "protocol".to_owned()])
-        );
+        assert_eq!(spec.under("nodeSelector").unwrap().map().unwrap().relation, MapRelation::Atomic);
+        let port = containers.element.map().unwrap().under("ports").unwrap().list().unwrap();
+        assert_eq!(port.relation, &ListRelation::Keyed(vec!["containerPort".to_owned(), "protocol".to_owned()]));
         let protocol = port.element.map().unwrap().field("protocol").unwrap();
         assert_eq!(protocol.default, Some("TCP".into()));
         let meta = pod.under("metadata").unwrap().map().unwrap();
-        assert_eq!(
-            meta.under("finalizers").unwrap().list().unwrap().relation,
-            &ListRelation::Set
-        );
+        assert_eq!(meta.under("finalizers").unwrap().list().unwrap().relation, &ListRelation::Set);
         assert!(pod.under("nonsense").is_none());
     }
 }

@@ -35,10 +35,7 @@ pub fn parse(text: &str) -> Result<Shapes, BadShapes> {
     for (at, line) in text.lines().enumerate() {
         if let Some((_, name, _)) = header(line) {
             if shapes.names.contains_key(name) {
-                return Err(BadShapes {
-                    line: at + 1,
-                    what: format!("{name} is there twice"),
-                });
+                return Err(BadShapes { line: at + 1, what: format!("{name} is there twice") });
             }
             shapes.insert(name, Atom::default());
         }
@@ -65,16 +62,10 @@ pub fn parse(text: &str) -> Result<Shapes, BadShapes> {
                 let (api_version, kind) = kind.rsplit_once('/').ok_or_else(|| bad(format!("bad kind {kind}")))?;
                 shapes.kinds.insert((api_version.to_owned(), kind.to_owned()), id);
             }
-            let relation = if mark == "=atomic" {
-                MapRelation::Atomic
-            } else {
-                MapRelation::Granular
-            };
+            let relation = if mark == "=atomic" { MapRelation::Atomic } else { MapRelation::Granular };
             open = Some((id, relation, Vec::new()));
         } else {
-            let (_, _, fields) = open
-                .as_mut()
-                .ok_or_else(|| bad("a field outside of a type".to_owned()))?;
+            let (_, _, fields) = open.as_mut().ok_or_else(|| bad("a field outside of a type".to_owned()))?;
             fields.push(field(line, &shapes.names).map_err(bad)?);
         }
     }
@@ -101,13 +92,7 @@ fn field(line: &str, names: &BTreeMap<String, TypeId>) -> Result<Field, String> 
     let mut words = line.splitn(3, ' ');
     let name = words.next().unwrap_or_default().to_owned();
     let shape = reference(words.next().ok_or("a field without a type")?, names)?;
-    let mut field = Field {
-        name,
-        shape,
-        default: None,
-        required: false,
-        patch: PatchStrategy::default(),
-    };
+    let mut field = Field { name, shape, default: None, required: false, patch: PatchStrategy::default() };
     let mut rest = words.next().unwrap_or_default();
     if let Some(patch) = rest.strip_prefix('~') {
         let (patch, after) = patch.split_once(' ').unwrap_or((patch, ""));
@@ -175,11 +160,7 @@ fn reference(text: &str, names: &BTreeMap<String, TypeId>) -> Result<Ref, String
             "atomic" => MapRelation::Atomic,
             other => return Err(format!("unknown map relation {other}")),
         };
-        return Ok(Ref::Inline(Atom::map(
-            Vec::new(),
-            Some(reference(element, names)?),
-            relation,
-        )));
+        return Ok(Ref::Inline(Atom::map(Vec::new(), Some(reference(element, names)?), relation)));
     }
     Err(format!("cannot read the type {text:?}"))
 }

@@ -24,14 +24,8 @@ fn operations_do_what_they_say() {
             json!([{"op": "add", "path": "/a/b/-1", "value": 9}]),
             json!({"a": {"b": [1, 2, 3, 9]}, "c": "x", "m/n": {"~": 1}}),
         ),
-        (
-            json!([{"op": "remove", "path": "/a/b/-1"}]),
-            json!({"a": {"b": [1, 2]}, "c": "x", "m/n": {"~": 1}}),
-        ),
-        (
-            json!([{"op": "remove", "path": "/m~1n/~0"}]),
-            json!({"a": {"b": [1, 2, 3]}, "c": "x", "m/n": {}}),
-        ),
+        (json!([{"op": "remove", "path": "/a/b/-1"}]), json!({"a": {"b": [1, 2]}, "c": "x", "m/n": {"~": 1}})),
+        (json!([{"op": "remove", "path": "/m~1n/~0"}]), json!({"a": {"b": [1, 2, 3]}, "c": "x", "m/n": {}})),
         (
             json!([{"op": "replace", "path": "/new", "value": 1}]),
             json!({"a": {"b": [1, 2, 3]}, "c": "x", "m/n": {"~": 1}, "new": 1}),
@@ -59,10 +53,7 @@ fn operations_do_what_they_say() {
 fn refusals_read_as_the_servers() {
     let document = json!({"a": {"b": [1, 2, 3]}, "c": "x"});
     for (patch, want) in [
-        (
-            json!([{"op": "test", "path": "/c", "value": "y"}]),
-            "testing value /c failed: test failed",
-        ),
+        (json!([{"op": "test", "path": "/c", "value": "y"}]), "testing value /c failed: test failed"),
         (
             json!([{"op": "test", "path": "/q/c", "value": "y"}]),
             "test operation does not apply: is missing path: /q/c: missing value",
@@ -106,17 +97,11 @@ fn refusals_read_as_the_servers() {
         (json!([{"op": "frob", "path": "/x"}]), "Unexpected kind: frob"),
         (json!([{"path": "/x"}]), "Unexpected kind: unknown"),
     ] {
-        assert_eq!(
-            json_patch(&document, &patch),
-            Err(PatchError::Unprocessable(want.to_owned())),
-            "{patch}"
-        );
+        assert_eq!(json_patch(&document, &patch), Err(PatchError::Unprocessable(want.to_owned())), "{patch}");
     }
     assert_eq!(
         json_patch(&document, &json!({"op": "add"})),
-        Err(PatchError::BadRequest(
-            "json: cannot unmarshal object into Go value of type jsonpatch.Patch".to_owned()
-        ))
+        Err(PatchError::BadRequest("json: cannot unmarshal object into Go value of type jsonpatch.Patch".to_owned()))
     );
     let many = Value::Array(vec![json!({"op": "test", "path": "/none"}); 10_001]);
     assert!(matches!(json_patch(&document, &many), Err(PatchError::TooLarge(_))));

@@ -9,9 +9,7 @@ pub(super) fn partition(items: Vec<Value>, by: &[Value], merge_key: Option<&str>
     let (mut mentioned, mut others) = (Vec::new(), Vec::new());
     for item in items {
         if let Some(merge_key) = merge_key {
-            let fields = item
-                .as_object()
-                .ok_or_else(|| bad_type("map[string]interface {}", &item))?;
+            let fields = item.as_object().ok_or_else(|| bad_type("map[string]interface {}", &item))?;
             if !fields.contains_key(merge_key) {
                 return Err(no_merge_key(fields, merge_key));
             }
@@ -44,15 +42,10 @@ pub(super) fn put_in_order(
             (None, None) => return Ok(merged),
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (Some(l), Some(r)) => {
-                match (
-                    position(server_order, l, merge_key),
-                    position(server_order, r, merge_key),
-                ) {
-                    (Some(l), Some(r)) => l < r,
-                    _ => false,
-                }
-            }
+            (Some(l), Some(r)) => match (position(server_order, l, merge_key), position(server_order, r, merge_key)) {
+                (Some(l), Some(r)) => l < r,
+                _ => false,
+            },
         };
         merged.extend(if take_left { left.next() } else { right.next() });
     }

@@ -25,18 +25,9 @@ fn lists_merge_by_their_key() {
             json!({"containers": [{"name": "c"}]}),
             json!([{"name": "c"}, {"name": "a", "image": "1", "args": ["x"]}, {"name": "b"}]),
         ),
-        (
-            json!({"containers": [{"name": "a", "$patch": "delete"}]}),
-            json!([{"name": "b"}]),
-        ),
-        (
-            json!({"containers": [{"name": "z"}, {"$patch": "replace"}]}),
-            json!([{"name": "z"}]),
-        ),
-        (
-            json!({"containers": [{"name": "a", "image": null}]}),
-            json!([{"name": "a", "args": ["x"]}, {"name": "b"}]),
-        ),
+        (json!({"containers": [{"name": "a", "$patch": "delete"}]}), json!([{"name": "b"}])),
+        (json!({"containers": [{"name": "z"}, {"$patch": "replace"}]}), json!([{"name": "z"}])),
+        (json!({"containers": [{"name": "a", "image": null}]}), json!([{"name": "a", "args": ["x"]}, {"name": "b"}])),
         (
             json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "containers": [{"name": "a", "image": "3"}]}),
             json!([{"name": "b"}, {"name": "a", "image": "3", "args": ["x"]}]),
@@ -57,10 +48,7 @@ fn primitive_lists_merge_or_are_replaced() {
     for (patch, want) in [
         (json!({"metadata": {"finalizers": ["c"]}}), json!(["c", "a", "b"])),
         (json!({"metadata": {"finalizers": ["b", "c"]}}), json!(["a", "b", "c"])),
-        (
-            json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}),
-            json!(["b"]),
-        ),
+        (json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}), json!(["b"])),
         (
             json!({"metadata": {"$setElementOrder/finalizers": ["c", "b"], "$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"]}}),
             json!(["c", "b"]),
@@ -68,11 +56,7 @@ fn primitive_lists_merge_or_are_replaced() {
         (json!({"metadata": {"finalizers": null}}), json!(null)),
     ] {
         let got = patched(document.clone(), patch.clone());
-        assert_eq!(
-            got["metadata"].get("finalizers").cloned().unwrap_or_default(),
-            want,
-            "{patch}"
-        );
+        assert_eq!(got["metadata"].get("finalizers").cloned().unwrap_or_default(), want, "{patch}");
     }
     let got = patched(document, json!({"spec": {"tolerations": [{"key": "y"}]}}));
     assert_eq!(got["spec"]["tolerations"], json!([{"key": "y"}]));
@@ -83,10 +67,7 @@ fn retain_keys_drops_the_rest() {
     let document = json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}});
     let patch =
         json!({"spec": {"volumes": [{"$retainKeys": ["name", "hostPath"], "name": "v", "hostPath": {"path": "/p"}}]}});
-    assert_eq!(
-        patched(document, patch)["spec"]["volumes"],
-        json!([{"name": "v", "hostPath": {"path": "/p"}}])
-    );
+    assert_eq!(patched(document, patch)["spec"]["volumes"], json!([{"name": "v", "hostPath": {"path": "/p"}}]));
 }
 
 #[test]
@@ -94,15 +75,10 @@ fn maps_merge_and_directives_replace_them() {
     let document = json!({"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"nodeSelector": {"x": "1"}}});
     let got = patched(document.clone(), json!({"metadata": {"labels": {"a": null, "c": "3"}}}));
     assert_eq!(got["metadata"]["labels"], json!({"b": "2", "c": "3"}));
-    let got = patched(
-        document.clone(),
-        json!({"metadata": {"labels": {"$patch": "replace", "z": "1"}}}),
-    );
+    let got = patched(document.clone(), json!({"metadata": {"labels": {"$patch": "replace", "z": "1"}}}));
     assert_eq!(got["metadata"]["labels"], json!({"z": "1"}));
-    let got = patched(
-        document,
-        json!({"metadata": {"labels": {"$patch": "delete"}}, "spec": {"nodeSelector": {"y": "2"}}}),
-    );
+    let got =
+        patched(document, json!({"metadata": {"labels": {"$patch": "delete"}}, "spec": {"nodeSelector": {"y": "2"}}}));
     assert_eq!(got["metadata"]["labels"], json!({}));
     assert_eq!(got["spec"]["nodeSelector"], json!({"x": "1", "y": "2"}));
 }

@@ -3,18 +3,28 @@
 use serde_json::{Value, json};
 
 use super::super::{Additional, Rule, Schema};
+use super::expressions::{self, Costs, RuleScope};
 use super::{additional, nested};
 use crate::field::{FieldError, child, index, key};
 
-pub(super) fn check(schema: &Schema, path: &str, _sound: bool) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let scope = Scope {
-        defaults: Ok(()),
-        in_metadata: false,
-        root: true,
-    };
-    node(schema, path, &scope, &mut errors);
+/// Checks keywords, and, where the schema is `sound` so far, the expressions of its rules.
+pub(super) fn check(schema: &Schema, path: &str, sound: bool) -> Vec<FieldError> {
+    let mut found = Found::default();
+    let rules = sound.then_some(RuleScope { cardinality: Some(1), uncorrelatable: None });
+    let scope = Scope { defaults: Ok(()), in_metadata: false, root: true, rules };
+    node(schema, path, &scope, &mut found);
+    let Found { schema: mut errors, rules, costs } = found;
+    errors.extend(rules);
+    errors.extend(costs.problems(path));
     errors
+}
+
+/// Problems of the schema and of its rules, apart: a rule is only read where the schema around it is good.
+#[derive(Default)]
+struct Found {
+    schema: Vec<FieldError>,
+    rules: Vec<FieldError>,
+    costs: Costs,
 }
 
 /// What holds for a place in the schema because of what is above it.
@@ -24,32 +34,31 @@ struct Scope {
     defaults: Result<(), String>,
     in_metadata: bool,
     root: bool,
+    /// `None` where rules are not read.
+    rules: Option<RuleScope>,
 }
 
-fn node(schema: &Schema, path: &str, scope: &Scope, errors: &mut Vec<FieldError>) {
-    standard(schema, path, scope, errors);
+fn node(schema: &Schema, path: &str, scope: &Scope, found: &mut Found) {
+    let before = found.schema.len();
+    standard(schema, path, scope, &mut found.schema);
     if schema.unique_items {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-        errors.push(FieldError::forbidden(&child(path, "uniqueItems"), detail));
+        found.schema.push(FieldError::forbidden(&child(path, "uniqueItems"), detail));
     }
-    let below = Scope {
-        root: false,
-        ..scope.clone()
-    };
+    let inside = scope.rules.as_ref().map(|rules| rules.below(schema));
+    let below = Scope { root: false, rules: inside, ..scope.clone() };
     if let Some(kind) = &schema.additional {
         let place = child(path, "additionalProperties");
         if !schema.properties.is_empty() && !matches!(kind, Additional::Allowed(true)) {
-            errors.push(FieldError::forbidden(
-                &place,
-                "additionalProperties and properties are mutual exclusive",
-            ));
+            let detail = "additionalProperties and properties are mutual exclusive";
+            found.schema.push(FieldError::forbidden(&place, detail));
         }
         if let Some(schema) = additional(schema) {
             let mut below = below.clone();
             if scope.in_metadata {
                 below.defaults = Err("inside additionalProperties applying to object metadata".to_owned());
             }
-            node(schema, &place, &below, errors);
+            node(schema, &place, &below, found);
         }
     }
     for (name, property) in &schema.properties {
@@ -60,27 +69,32 @@ fn node(schema: &Schema, path: &str, scope: &Scope, errors: &mut Vec<FieldError>
                 below.defaults = Err(format!("in top-level {name}"));
             }
         }
-        node(property, &key(&child(path, "properties"), name), &below, errors);
+        node(property, &key(&child(path, "properties"), name), &below, found);
     }
     for (place, part) in nested(schema, path) {
-        node(part, &place, &below, errors);
+        node(part, &place, &Scope { rules: None, ..below.clone() }, found);
     }
     if let Some(items) = &schema.items {
-        node(items, &child(path, "items"), &below, errors);
+        let mut below = below.clone();
+        if let Some(rules) = &mut below.rules {
+            // Only the elements of keyed lists can be told from one version of an object to the next.
+            if schema.list_type.as_deref() != Some("map") {
+                rules.uncorrelatable.get_or_insert_with(|| path.to_owned());
+            }
+        }
+        node(items, &child(path, "items"), &below, found);
     }
     if schema.preserve_unknown_fields == Some(false) {
         let place = child(path, "x-kubernetes-preserve-unknown-fields");
-        errors.push(FieldError::invalid(&place, false, "must be true or undefined"));
+        found.schema.push(FieldError::invalid(&place, false, "must be true or undefined"));
     }
-    map_type(schema, path, errors);
-    list_type(schema, path, errors);
+    map_type(schema, path, &mut found.schema);
+    list_type(schema, path, &mut found.schema);
     for (at, rule) in schema.rules.iter().enumerate() {
-        rule_form(
-            rule,
-            schema,
-            &index(&child(path, "x-kubernetes-validations"), at),
-            errors,
-        );
+        rule_form(rule, schema, &index(&child(path, "x-kubernetes-validations"), at), &mut found.schema);
+    }
+    if let (Some(rules), true) = (&scope.rules, found.schema.len() == before) {
+        expressions::check(schema, path, scope.root, rules, &mut found.rules, &mut found.costs);
     }
 }
 
@@ -88,17 +102,10 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 
 fn standard(schema: &Schema, path: &str, scope: &Scope, errors: &mut Vec<FieldError>) {
     if !schema.kind.is_empty() && !TYPES.contains(&schema.kind.as_str()) {
-        errors.push(FieldError::not_supported(
-            &child(path, "type"),
-            schema.kind.as_str(),
-            &TYPES,
-        ));
+        errors.push(FieldError::not_supported(&child(path, "type"), schema.kind.as_str(), &TYPES));
     }
     if let (Some(_), Err(reason)) = (&schema.default, &scope.defaults) {
-        errors.push(FieldError::forbidden(
-            &child(path, "default"),
-            format!("must not be set {reason}"),
-        ));
+        errors.push(FieldError::forbidden(&child(path, "default"), format!("must not be set {reason}")));
     }
     for keyword in &schema.unsupported {
         match *keyword {
@@ -108,10 +115,7 @@ fn standard(schema: &Schema, path: &str, scope: &Scope, errors: &mut Vec<FieldEr
             }
             "externalDocs" | "$schema" => {}
             keyword => {
-                errors.push(FieldError::forbidden(
-                    &child(path, keyword),
-                    format!("{keyword} is not supported"),
-                ));
+                errors.push(FieldError::forbidden(&child(path, keyword), format!("{keyword} is not supported")));
             }
         }
     }
@@ -121,10 +125,7 @@ fn standard(schema: &Schema, path: &str, scope: &Scope, errors: &mut Vec<FieldEr
     }
     if scope.in_metadata && schema.embedded_resource {
         let place = child(path, "x-kubernetes-embedded-resource");
-        errors.push(FieldError::forbidden(
-            &place,
-            "must not be used inside of resource meta",
-        ));
+        errors.push(FieldError::forbidden(&place, "must not be used inside of resource meta"));
     }
 }
 
@@ -165,19 +166,11 @@ fn list_type(schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
         match items.map(|items| (items, items.kind.as_str())) {
             Some((items, "array")) if items.list_type.as_deref().is_some_and(|it| it != "atomic") => {
                 let value: Value = items.list_type.clone().into();
-                errors.push(FieldError::invalid(
-                    &child(&in_items, "x-kubernetes-list-type"),
-                    value,
-                    detail,
-                ));
+                errors.push(FieldError::invalid(&child(&in_items, "x-kubernetes-list-type"), value, detail));
             }
             Some((items, "object")) if items.map_type.as_deref() != Some("atomic") => {
                 let value: Value = items.list_type.clone().into();
-                errors.push(FieldError::invalid(
-                    &child(&in_items, "x-kubernetes-map-type"),
-                    value,
-                    detail,
-                ));
+                errors.push(FieldError::invalid(&child(&in_items, "x-kubernetes-map-type"), value, detail));
             }
             _ => {}
         }
@@ -203,25 +196,15 @@ fn keyed_list(schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
     let keys = child(path, "x-kubernetes-list-map-keys");
     let in_items = child(path, "items");
     if schema.list_map_keys.is_empty() {
-        errors.push(FieldError::required(
-            &keys,
-            "must not be empty if x-kubernetes-list-type is map",
-        ));
+        errors.push(FieldError::required(&keys, "must not be empty if x-kubernetes-list-type is map"));
     }
     let Some(items) = schema.items.as_deref() else {
-        errors.push(FieldError::required(
-            &in_items,
-            "must have a schema if x-kubernetes-list-type is map",
-        ));
+        errors.push(FieldError::required(&in_items, "must have a schema if x-kubernetes-list-type is map"));
         return;
     };
     if items.kind != "object" {
         let detail = "must be object if parent array's x-kubernetes-list-type is map";
-        errors.push(FieldError::invalid(
-            &child(&in_items, "type"),
-            items.kind.as_str(),
-            detail,
-        ));
+        errors.push(FieldError::invalid(&child(&in_items, "type"), items.kind.as_str(), detail));
         return;
     }
     for (at, name) in schema.list_map_keys.iter().enumerate() {
@@ -238,11 +221,7 @@ fn keyed_list(schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
             }
         }
         if schema.list_map_keys[..at].contains(name) {
-            errors.push(FieldError::invalid(
-                &keys,
-                json!(schema.list_map_keys),
-                "must not contain duplicate entries",
-            ));
+            errors.push(FieldError::invalid(&keys, json!(schema.list_map_keys), "must not contain duplicate entries"));
         }
     }
 }
@@ -277,12 +256,7 @@ fn unique_elements(schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-const REASONS: [&str; 4] = [
-    "FieldValueDuplicate",
-    "FieldValueForbidden",
-    "FieldValueInvalid",
-    "FieldValueRequired",
-];
+const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
 /// What can be said of a rule without reading its expression.
 fn rule_form(rule: &Rule, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
@@ -292,53 +266,27 @@ fn rule_form(rule: &Rule, schema: &Schema, path: &str, errors: &mut Vec<FieldErr
     if rule.rule.trim().is_empty() {
         errors.push(FieldError::required(&child(path, "rule"), "rule is not specified"));
     } else if blank(&rule.message) {
-        errors.push(FieldError::invalid(
-            &message,
-            rule.message.as_str(),
-            "must be non-empty if specified",
-        ));
+        errors.push(FieldError::invalid(&message, rule.message.as_str(), "must be non-empty if specified"));
     } else if lines(rule.message.trim()) {
-        errors.push(FieldError::invalid(
-            &message,
-            rule.message.as_str(),
-            "must not contain line breaks",
-        ));
+        errors.push(FieldError::invalid(&message, rule.message.as_str(), "must not contain line breaks"));
     } else if lines(rule.rule.trim()) && rule.message.trim().is_empty() {
-        errors.push(FieldError::required(
-            &message,
-            "message must be specified if rule contains line breaks",
-        ));
+        errors.push(FieldError::required(&message, "message must be specified if rule contains line breaks"));
     }
     if blank(&rule.message_expression) {
         let place = child(path, "messageExpression");
-        errors.push(FieldError::required(
-            &place,
-            "messageExpression must be non-empty if specified",
-        ));
+        errors.push(FieldError::required(&place, "messageExpression must be non-empty if specified"));
     }
     if let Some(reason) = rule.reason.as_deref().filter(|reason| !REASONS.contains(reason)) {
         errors.push(FieldError::not_supported(&child(path, "reason"), reason, &REASONS));
     }
     let place = child(path, "fieldPath");
     if blank(&rule.field_path) {
-        errors.push(FieldError::invalid(
-            &place,
-            rule.field_path.as_str(),
-            "must be non-empty if specified",
-        ));
+        errors.push(FieldError::invalid(&place, rule.field_path.as_str(), "must be non-empty if specified"));
     }
     if lines(&rule.field_path) {
-        errors.push(FieldError::invalid(
-            &place,
-            rule.field_path.as_str(),
-            "must not contain line breaks",
-        ));
+        errors.push(FieldError::invalid(&place, rule.field_path.as_str(), "must not contain line breaks"));
     }
     if !rule.field_path.is_empty() && super::super::field_path::resolve(&rule.field_path, schema).is_none() {
-        errors.push(FieldError::invalid(
-            &place,
-            rule.field_path.as_str(),
-            "must be a valid path",
-        ));
+        errors.push(FieldError::invalid(&place, rule.field_path.as_str(), "must be a valid path"));
     }
 }

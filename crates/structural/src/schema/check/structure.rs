@@ -39,13 +39,7 @@ fn node(schema: &Schema, level: Level, path: &str, errors: &mut Vec<FieldError>)
         }
     }
     extensions(schema, path, errors);
-    combinations(
-        schema,
-        int_or_string(&schema.any_of),
-        first_is_int_or_string(schema),
-        path,
-        errors,
-    );
+    combinations(schema, int_or_string(&schema.any_of), first_is_int_or_string(schema), path, errors);
     types(schema, level, path, errors);
     metadata(schema, level, path, errors);
 }
@@ -53,18 +47,10 @@ fn node(schema: &Schema, level: Level, path: &str, errors: &mut Vec<FieldError>)
 fn extensions(schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
     let detail = "must be false if x-kubernetes-int-or-string is true";
     if schema.int_or_string && schema.preserves_unknown_fields() {
-        errors.push(FieldError::invalid(
-            &child(path, "x-kubernetes-preserve-unknown-fields"),
-            true,
-            detail,
-        ));
+        errors.push(FieldError::invalid(&child(path, "x-kubernetes-preserve-unknown-fields"), true, detail));
     }
     if schema.int_or_string && schema.embedded_resource {
-        errors.push(FieldError::invalid(
-            &child(path, "x-kubernetes-embedded-resource"),
-            true,
-            detail,
-        ));
+        errors.push(FieldError::invalid(&child(path, "x-kubernetes-embedded-resource"), true, detail));
     }
 }
 
@@ -90,11 +76,7 @@ fn types(schema: &Schema, level: Level, path: &str, errors: &mut Vec<FieldError>
         errors.push(FieldError::forbidden(&child(path, "additionalProperties"), detail));
     }
     if level == Level::Root && !schema.kind.is_empty() && schema.kind != "object" {
-        errors.push(FieldError::invalid(
-            &place,
-            schema.kind.as_str(),
-            "must be object at the root",
-        ));
+        errors.push(FieldError::invalid(&place, schema.kind.as_str(), "must be object at the root"));
     }
     if schema.embedded_resource && !schema.preserves_unknown_fields() && schema.properties.is_empty() {
         let detail = "must not be empty if x-kubernetes-embedded-resource is true without \
@@ -128,10 +110,7 @@ fn metadata(schema: &Schema, level: Level, path: &str, errors: &mut Vec<FieldErr
     if level != Level::Root {
         return;
     }
-    let only_names = metadata
-        .properties
-        .keys()
-        .all(|name| name == "name" || name == "generateName");
+    let only_names = metadata.properties.keys().all(|name| name == "name" || name == "generateName");
     let plain = only_names
         && metadata.items.is_none()
         && metadata.additional.is_none()
@@ -203,11 +182,7 @@ fn combinations(schema: &Schema, skip_any_of: bool, skip_first: bool, path: &str
     if let Some(pattern) = &schema.pattern {
         if let Err(error) = &pattern.regex {
             let detail = format!("must be a valid regular expression, but isn't: {error}");
-            errors.push(FieldError::invalid(
-                &child(path, "pattern"),
-                pattern.source.as_str(),
-                detail,
-            ));
+            errors.push(FieldError::invalid(&child(path, "pattern"), pattern.source.as_str(), detail));
         }
     }
 }
@@ -235,11 +210,7 @@ fn combined(schema: &Schema, skip_any_of: bool, path: &str, errors: &mut Vec<Fie
     forbid(!schema.title.is_empty(), "title", empty);
     forbid(!schema.description.is_empty(), "description", empty);
     forbid(schema.nullable, "nullable", unset);
-    forbid(
-        schema.preserves_unknown_fields(),
-        "x-kubernetes-preserve-unknown-fields",
-        unset,
-    );
+    forbid(schema.preserves_unknown_fields(), "x-kubernetes-preserve-unknown-fields", unset);
     forbid(schema.embedded_resource, "x-kubernetes-embedded-resource", unset);
     forbid(schema.int_or_string, "x-kubernetes-int-or-string", unset);
     forbid(!schema.list_map_keys.is_empty(), "x-kubernetes-list-map-keys", empty);
@@ -248,10 +219,7 @@ fn combined(schema: &Schema, skip_any_of: bool, path: &str, errors: &mut Vec<Fie
     forbid(!schema.rules.is_empty(), "x-kubernetes-validations", empty);
     if schema.properties.contains_key("metadata") {
         let place = key(&child(path, "properties"), "metadata");
-        errors.push(FieldError::forbidden(
-            &place,
-            "must not be specified in a nested context",
-        ));
+        errors.push(FieldError::forbidden(&place, "must not be specified in a nested context"));
     }
 }
 
@@ -270,13 +238,7 @@ fn inside(part: &Schema, described: Option<&Schema>, at: &str, from: &str, error
     completeness(part, described, at, from, errors);
     let Some(described) = described else { return };
     if let Some(items) = &part.items {
-        inside(
-            items,
-            described.items.as_deref(),
-            &child(at, "items"),
-            &child(from, "items"),
-            errors,
-        );
+        inside(items, described.items.as_deref(), &child(at, "items"), &child(from, "items"), errors);
     }
     for (name, property) in &part.properties {
         let at = key(&child(at, "properties"), name);

@@ -4,10 +4,7 @@ use super::*;
 
 fn problems(schema: Value) -> Vec<String> {
     let schema = Schema::parse(&schema).unwrap();
-    check(&schema, "spec.validation", CheckOptions::default())
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    check(&schema, "spec.validation", CheckOptions::default()).iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -16,27 +13,15 @@ fn schemas_must_be_structural_and_plain() {
     let spec = |schema: Value| json!({"type": "object", "properties": {"spec": schema}});
     for (schema, want) in [
         (json!({"type": "object"}), vec![]),
-        (
-            json!({}),
-            vec![format!("{at}.type: Required value: must not be empty at the root")],
-        ),
-        (
-            json!({"type": "string"}),
-            vec![format!(
-                "{at}.type: Invalid value: \"string\": must be object at the root"
-            )],
-        ),
+        (json!({}), vec![format!("{at}.type: Required value: must not be empty at the root")]),
+        (json!({"type": "string"}), vec![format!("{at}.type: Invalid value: \"string\": must be object at the root")]),
         (
             spec(json!({})),
-            vec![format!(
-                "{at}.properties[spec].type: Required value: must not be empty for specified object fields"
-            )],
+            vec![format!("{at}.properties[spec].type: Required value: must not be empty for specified object fields")],
         ),
         (
             spec(json!({"type": "array"})),
-            vec![format!(
-                "{at}.properties[spec].items: Required value: must be specified"
-            )],
+            vec![format!("{at}.properties[spec].items: Required value: must be specified")],
         ),
         (
             spec(json!({"type": "frob"})),
@@ -58,26 +43,17 @@ fn schemas_must_be_structural_and_plain() {
         ),
         (
             spec(json!({"type": "object", "default": {"x": 1}})),
-            vec![format!(
-                "{at}.properties[spec].default: Invalid value: {{\"x\":1}}: must not have unknown fields"
-            )],
+            vec![format!("{at}.properties[spec].default: Invalid value: {{\"x\":1}}: must not have unknown fields")],
         ),
         (
             spec(json!({"type": "object", "anyOf": [{"type": "object"}]})),
-            vec![format!(
-                "{at}.properties[spec].anyOf[0].type: Forbidden: must be empty to be structural"
-            )],
+            vec![format!("{at}.properties[spec].anyOf[0].type: Forbidden: must be empty to be structural")],
         ),
         (
             json!({"type": "object", "anyOf": [{"properties": {"a": {"minimum": 1}}}]}),
-            vec![format!(
-                "{at}.properties[a]: Required value: because it is defined in {at}.anyOf[0].properties[a]"
-            )],
+            vec![format!("{at}.properties[a]: Required value: because it is defined in {at}.anyOf[0].properties[a]")],
         ),
-        (
-            spec(json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]})),
-            vec![],
-        ),
+        (spec(json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]})), vec![]),
         (
             json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}}),
             vec![format!(
@@ -121,9 +97,7 @@ fn schemas_must_be_structural_and_plain() {
         ),
         (
             json!({"type": "object", "properties": {"kind": {"type": "string", "default": "x"}}}),
-            vec![format!(
-                "{at}.properties[kind].default: Forbidden: must not be set in top-level kind"
-            )],
+            vec![format!("{at}.properties[kind].default: Forbidden: must not be set in top-level kind")],
         ),
         (
             spec(json!({"type": "string", "x-kubernetes-validations": [{"rule": " "}]})),
@@ -151,9 +125,7 @@ fn schemas_must_be_structural_and_plain() {
 
 #[test]
 fn the_root_is_bare_where_there_is_a_status() {
-    let options = CheckOptions {
-        status_subresource: true,
-    };
+    let options = CheckOptions { status_subresource: true };
     let schema = Schema::parse(
         &json!({"type": "object", "oneOf": [{"required": ["a"]}], "properties": {"a": {"type": "string"}}}),
     )
@@ -161,8 +133,6 @@ fn the_root_is_bare_where_there_is_a_status() {
     let got = check(&schema, "spec.validation", options);
     assert_eq!(got.len(), 1);
     assert!(
-        got[0]
-            .detail
-            .ends_with("fields are allowed at the root of the schema if the status subresource is enabled")
+        got[0].detail.ends_with("fields are allowed at the root of the schema if the status subresource is enabled")
     );
 }

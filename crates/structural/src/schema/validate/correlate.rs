@@ -15,11 +15,7 @@ impl<'a> Correlation<'a> {
     /// The same field of both; `None` if one lacks it or the schema does not know it.
     pub(crate) fn key(self, name: &str) -> Option<Self> {
         let (old, new) = (self.old.as_object()?.get(name)?, self.new.as_object()?.get(name)?);
-        Some(Self {
-            schema: self.schema.under(name)?,
-            new,
-            old,
-        })
+        Some(Self { schema: self.schema.under(name)?, new, old })
     }
 
     /// The element of the old list with the same key; only lists of type `map` have such.
@@ -37,8 +33,7 @@ impl<'a> Correlation<'a> {
         }
         let new = new.as_object()?;
         self.old.as_array()?.iter().find(|old| {
-            old.as_object()
-                .is_some_and(|old| self.schema.list_map_keys.iter().all(|key| old.get(key) == new.get(key)))
+            old.as_object().is_some_and(|old| self.schema.list_map_keys.iter().all(|key| old.get(key) == new.get(key)))
         })
     }
 

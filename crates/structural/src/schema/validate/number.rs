@@ -20,16 +20,10 @@ pub(super) fn check(number: &Number, schema: &Schema, path: &str, out: &mut Outc
         )]
         let native = number.as_i64().map(|value| (value, limit as i64));
         let bound = if range.holds(None, limit) {
-            Bound {
-                native,
-                float: (float, limit),
-            }
+            Bound { native, float: (float, limit) }
         } else {
             out.plain(range.problem(role, path));
-            Bound {
-                native: None,
-                float: (float, limit),
-            }
+            Bound { native: None, float: (float, limit) }
         };
         if let Some(what) = wrong(&bound) {
             let value = Value::Number(number.clone());
@@ -55,29 +49,20 @@ struct Bound {
 
 impl Bound {
     fn limit(&self) -> String {
-        self.native
-            .map_or_else(|| go::float64(self.float.1), |(_, limit)| limit.to_string())
+        self.native.map_or_else(|| go::float64(self.float.1), |(_, limit)| limit.to_string())
     }
 
     fn above(&self, exclusive: bool) -> Option<String> {
         let order = self.order()?;
         let wrong = order.is_gt() || (exclusive && order.is_eq());
-        let words = if exclusive {
-            "should be less than"
-        } else {
-            "should be less than or equal to"
-        };
+        let words = if exclusive { "should be less than" } else { "should be less than or equal to" };
         wrong.then(|| format!("{words} {}", self.limit()))
     }
 
     fn below(&self, exclusive: bool) -> Option<String> {
         let order = self.order()?;
         let wrong = order.is_lt() || (exclusive && order.is_eq());
-        let words = if exclusive {
-            "should be greater than"
-        } else {
-            "should be greater than or equal to"
-        };
+        let words = if exclusive { "should be greater than" } else { "should be greater than or equal to" };
         wrong.then(|| format!("{words} {}", self.limit()))
     }
 
@@ -94,11 +79,7 @@ impl Bound {
             Some((_, factor)) if factor <= 0 => false,
             Some((value, factor)) => value % factor == 0,
             None if factor <= 0.0 => false,
-            None => is_json_integer(if factor < 1.0 {
-                1.0 / factor * value
-            } else {
-                value / factor
-            }),
+            None => is_json_integer(if factor < 1.0 { 1.0 / factor * value } else { value / factor }),
         };
         (!multiple).then(|| format!("should be a multiple of {}", self.limit()))
     }

@@ -6,10 +6,7 @@ use crate::testing::values;
 
 fn errors(schema: Value, value: Value) -> Vec<String> {
     let schema = Schema::parse(&json!({"type": "object", "properties": {"spec": schema}})).unwrap();
-    validate(&json!({"spec": value}), None, &schema, "")
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    validate(&json!({"spec": value}), None, &schema, "").iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -41,11 +38,7 @@ fn messages_read_as_the_servers() {
             json!(3_000_000_000i64),
             vec![r#"<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec"#],
         ),
-        (
-            json!({"type": "string", "maxLength": 2}),
-            json!("abc"),
-            vec!["spec: Too long: may not be more than 2 bytes"],
-        ),
+        (json!({"type": "string", "maxLength": 2}), json!("abc"), vec!["spec: Too long: may not be more than 2 bytes"]),
         (
             json!({"type": "string", "minLength": 2}),
             json!("a"),
@@ -104,11 +97,7 @@ fn messages_read_as_the_servers() {
             json!([]),
             vec!["spec: Invalid value: 0: spec in body should have at least 1 items"],
         ),
-        (
-            json!({"type": "object", "required": ["a"]}),
-            json!({}),
-            vec!["spec.a: Required value"],
-        ),
+        (json!({"type": "object", "required": ["a"]}), json!({}), vec!["spec.a: Required value"]),
         (
             json!({"type": "object", "minProperties": 1}),
             json!({}),
@@ -173,32 +162,24 @@ fn messages_read_as_the_servers() {
 fn the_status_alone_is_named_from_its_own_root() {
     let schema = Schema::parse(&json!({"type": "object", "properties": {"n": {"type": "integer"}}})).unwrap();
     let got = validate(&json!({"n": "x"}), None, &schema, "status");
-    assert_eq!(
-        got[0].to_string(),
-        r#"status.n: Invalid value: "string": n in body must be of type integer: "string""#
-    );
+    assert_eq!(got[0].to_string(), r#"status.n: Invalid value: "string": n in body must be of type integer: "string""#);
 }
 
 #[test]
 fn what_did_not_change_is_let_through() {
-    let schema = Schema::parse(
-        &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-            "a": {"type": "string", "maxLength": 1},
-            "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {
-                "type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "string", "maxLength": 1}}}},
-            "atomic": {"type": "array", "items": {"type": "string", "maxLength": 1}},
-        }}}}),
-    )
+    let schema = Schema::parse(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "a": {"type": "string", "maxLength": 1},
+        "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {
+            "type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "string", "maxLength": 1}}}},
+        "atomic": {"type": "array", "items": {"type": "string", "maxLength": 1}},
+    }}}}))
     .unwrap();
     let old =
         json!({"spec": {"a": "long", "list": [{"k": "x", "v": "long"}, {"k": "y", "v": "s"}], "atomic": ["long"]}});
     for (new, count) in [
         (json!({"spec": {"a": "long"}}), 0),
         (json!({"spec": {"a": "longer"}}), 1),
-        (
-            json!({"spec": {"list": [{"k": "y", "v": "s"}, {"k": "x", "v": "long"}]}}),
-            0,
-        ),
+        (json!({"spec": {"list": [{"k": "y", "v": "s"}, {"k": "x", "v": "long"}]}}), 0),
         (json!({"spec": {"list": [{"k": "z", "v": "long"}]}}), 1),
         (json!({"spec": {"atomic": ["long"]}}), 0),
         (json!({"spec": {"atomic": ["long", "s"]}}), 1),

@@ -1,0 +1,144 @@
+//! From a rule's text to something that can be evaluated.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ast::{Expr, Issue, Kind, Literal, render};
+use super::check::{Checked, check};
+use super::cost::estimate;
+use super::eval::{Failure, evaluate};
+use super::parse::parse;
+use super::types::{Decl, Type};
+use super::value::Val;
+use crate::schema::{Rule, Schema, field_path};
+use crate::{re2, time};
+
+/// A rule, compiled or found wanting.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiled {
+    pub(crate) rule: Rule,
+    /// `None` for a rule without an expression.
+    pub(crate) program: Option<Result<Program, Problem>>,
+    pub(crate) message: Option<Result<Program, Problem>>,
+    pub(crate) uses_old_self: bool,
+    /// What the rule's `fieldPath` adds to the path of the value.
+    pub(crate) field_path: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem(pub(crate) String);
+
+/// An expression that passed the checker.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    expr: Expr,
+    checked: Checked,
+    /// The most it can cost on values the schema allows.
+    pub(crate) max_cost: u64,
+}
+
+impl Program {
+    pub(crate) fn run(&self, own: &Val, old: Option<&Val>, limit: u64) -> (Result<Val, Failure>, u64) {
+        let mut variables = vec![("self", own.clone())];
+        variables.extend(old.map(|old| ("oldSelf", old.clone())));
+        evaluate(&self.expr, &self.checked, variables, limit)
+    }
+}
+
+/// Compiles the rules of one node of a schema, whose values are declared.
+pub(crate) fn compile_rules(schema: &Schema, decl: &Decl) -> Vec<Compiled> {
+    let mut objects = BTreeMap::new();
+    decl.objects(&mut objects);
+    let compile = |rule: &Rule| {
+        let mut out =
+            Compiled { rule: rule.clone(), program: None, message: None, uses_old_self: false, field_path: None };
+        if rule.rule.trim().is_empty() {
+            return out;
+        }
+        let old = if rule.optional_old_self == Some(true) {
+            Type::Optional(Arc::new(decl.ty.clone()))
+        } else {
+            decl.ty.clone()
+        };
+        let variables = [("self", decl.ty.clone()), ("oldSelf", old)];
+        let program = compile(&rule.rule, &variables, &objects, decl)
+            .map_err(|what| Problem(format!("compilation failed: {what}")))
+            .and_then(|program| match program.checked.result {
+                Type::Bool => Ok(program),
+                _ => Err(Problem("cel expression must evaluate to a bool".to_owned())),
+            });
+        out.uses_old_self = program.as_ref().is_ok_and(|program| program.checked.uses_old_self);
+        let sound = program.is_ok();
+        out.program = Some(program);
+        if sound && !rule.message_expression.is_empty() {
+            let message = compile(&rule.message_expression, &variables, &objects, decl)
+                .map_err(|what| Problem(format!("messageExpression compilation failed: {what}")))
+                .and_then(|program| match program.checked.result {
+                    Type::String => Ok(program),
+                    _ => Err(Problem("messageExpression must evaluate to a string".to_owned())),
+                });
+            out.message = Some(message);
+        }
+        if !rule.field_path.is_empty() {
+            out.field_path = field_path::resolve(&rule.field_path, schema);
+        }
+        out
+    };
+    schema.rules.iter().map(compile).collect()
+}
+
+fn compile(
+    source: &str,
+    variables: &[(&str, Type)],
+    objects: &BTreeMap<&str, &Decl>,
+    decl: &Decl,
+) -> Result<Program, String> {
+    let shown = |issues: Vec<Issue>| render(&issues, source);
+    let (expr, count) = parse(source).map_err(shown)?;
+    let checked = check(&expr, count, variables, objects).map_err(shown)?;
+    let mut issues = Vec::new();
+    literals(&expr, &mut issues);
+    if !issues.is_empty() {
+        return Err(shown(issues));
+    }
+    let max_cost = estimate(&expr, &checked, decl);
+    Ok(Program { expr, checked, max_cost })
+}
+
+/// Durations, times and patterns that are written out must be good ones.
+fn literals(expr: &Expr, issues: &mut Vec<Issue>) {
+    match &expr.kind {
+        Kind::Literal(_) | Kind::Ident(_) => {}
+        Kind::Select { operand, .. } => literals(operand, issues),
+        Kind::Call { target, function, args } => {
+            let text = |at: usize| match args.get(at).map(|arg| (&arg.kind, arg.at)) {
+                Some((Kind::Literal(Literal::String(text)), place)) => Some((text.as_str(), place)),
+                _ => None,
+            };
+            let pattern = if target.is_some() { 0 } else { 1 };
+            let bad = match function.as_str() {
+                "duration" => text(0).filter(|(text, _)| time::parse_duration(text).is_none()),
+                "timestamp" => text(0).filter(|(text, _)| time::parse_rfc3339(text).is_none()),
+                "matches" => text(pattern).filter(|(text, _)| re2::compile(text).is_err()),
+                _ => None,
+            };
+            if let Some((_, at)) = bad {
+                issues.push(Issue { at, message: format!("invalid {function} argument") });
+            }
+            target.iter().for_each(|target| literals(target, issues));
+            args.iter().for_each(|arg| literals(arg, issues));
+        }
+        Kind::List(items, _) => items.iter().for_each(|item| literals(item, issues)),
+        Kind::Map(entries) => {
+            for entry in entries {
+                literals(&entry.key, issues);
+                literals(&entry.value, issues);
+            }
+        }
+        Kind::Fold(fold) => {
+            for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
+                literals(part, issues);
+            }
+        }
+    }
+}
