@@ -109,6 +109,8 @@ pub enum PoolReason {
     },
     HostPort,
     Types(TypeFailure),
+    /// Its own requirements leave no type that is available, whoever asks.
+    NoTypes,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

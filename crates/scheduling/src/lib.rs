@@ -16,6 +16,7 @@ mod daemons;
 mod domains;
 pub mod duration;
 mod existing;
+mod explain;
 mod finalize;
 mod first_match;
 mod groups;
@@ -62,8 +63,9 @@ pub fn solve_with(world: &World, packing: Packing) -> Plan {
     for (node, of) in problem.nodes.iter().zip(&state.nodes).filter(|(_, of)| !of.pods.is_empty()) {
         plan.existing.insert(node.index, of.pods.iter().map(|(pod, _)| problem.pods[*pod].index).collect());
     }
+    let mut reasons = explain::Reasons::default();
     for (pod, missed) in outcome.left {
-        let reason = missed.reason().unwrap_or(Reason::NoPools);
+        let reason = missed.reason().unwrap_or_else(|| reasons.of(&mut problem, &state, pod));
         plan.left_over.push(LeftOver { pod: problem.pods[pod].index, reason, nearest_miss: None });
     }
     for given_up in discarded {

@@ -38,7 +38,7 @@ pub(crate) struct Hosts {
 
 impl Problem<'_> {
     /// The groups that decide about a variant of a class: its own, and others' anti-affinity.
-    fn deciding(&self, class: usize, variant: usize) -> impl Iterator<Item = GroupId> + '_ {
+    pub(crate) fn deciding(&self, class: usize, variant: usize) -> impl Iterator<Item = GroupId> + '_ {
         let class = &self.classes[class];
         class.variants[variant].owned.iter().chain(&class.kept_out_by).copied()
     }
@@ -229,7 +229,7 @@ impl Problem<'_> {
     }
 
     /// Cuts the domains down to those a group accepts; whether the target must settle on one of them.
-    fn accept(
+    pub(crate) fn accept(
         &mut self,
         state: &State,
         class: usize,

@@ -36,6 +36,7 @@ fn pool_code(reason: &PoolReason) -> &'static str {
         PoolReason::Volumes { .. } => "Volumes",
         PoolReason::HostPort => "HostPort",
         PoolReason::Types(_) => "InstanceTypes",
+        PoolReason::NoTypes => "NoInstanceTypes",
     }
 }
 
@@ -88,6 +89,7 @@ fn pool_reason(reason: &PoolReason) -> String {
         PoolReason::Volumes { keys } => format!("the pod's volumes cannot be reached, by {}", some(keys)),
         PoolReason::HostPort => "a host port is taken on every node that could be launched".to_owned(),
         PoolReason::Types(failure) => types(failure),
+        PoolReason::NoTypes => "its requirements leave no instance type that is available".to_owned(),
     }
 }
 
