@@ -28,11 +28,8 @@ pub fn preference_world(count: usize, types: Vec<InstanceType>, seed: u64) -> Wo
 }
 
 fn one_pool(types: Vec<InstanceType>, pods: Vec<Pod>) -> World {
-    let generous = pool("default")
-        .label(CLUSTER.0, CLUSTER.1)
-        .limit("cpu", "10000000")
-        .limit("memory", "10000000Gi")
-        .types(types);
+    let generous =
+        pool("default").label(CLUSTER.0, CLUSTER.1).limit("cpu", "10000000").limit("memory", "10000000Gi").types(types);
     world().pool(generous).pods(pods).build()
 }
 
@@ -51,14 +48,12 @@ fn mixed_pod(i: usize, row: usize, dice: &mut Dice) -> PodBuilder {
             let key = if row == 1 { ZONE } else { HOSTNAME };
             let mine = *dice.pick(&VALUES);
             let counted = *dice.pick(&VALUES);
-            base.label("my-label", mine)
-                .spread(spread(key, 1, &[("my-label", counted)]))
+            base.label("my-label", mine).spread(spread(key, 1, &[("my-label", counted)]))
         }
         3 => {
             // The reference spells this label so.
             let mine = *dice.pick(&VALUES);
-            base.label("my-affininity", mine)
-                .affinity(ZONE, &[("my-affininity", mine)])
+            base.label("my-affininity", mine).affinity(ZONE, &[("my-affininity", mine)])
         }
         4 => base.app("nginx").anti_affinity(HOSTNAME, &[("app", "nginx")]),
         _ => {
@@ -84,11 +79,7 @@ pub fn preference_pods(count: usize, seed: u64) -> Vec<Pod> {
         .cpu(cpu)
         .memory(memory);
     let pods = shape.replicas(count).into_iter().enumerate();
-    pods.map(|(i, pod)| Pod {
-        created: birth(i),
-        ..pod
-    })
-    .collect()
+    pods.map(|(i, pod)| Pod { created: birth(i), ..pod }).collect()
 }
 
 fn finish(builder: PodBuilder, i: usize) -> Pod {

@@ -33,10 +33,7 @@ pub fn at_most(key: &str, most: i64) -> Expression {
 
 /// The same with `minValues`, for NodePools.
 pub fn with_min_values(expression: Expression, count: u32) -> Expression {
-    Expression {
-        min_values: Some(count),
-        ..expression
-    }
+    Expression { min_values: Some(count), ..expression }
 }
 
 pub fn labels(items: &[(&str, &str)]) -> Labels {
@@ -49,10 +46,7 @@ pub fn selecting(items: &[(&str, &str)]) -> Selector {
 }
 
 pub fn node_term(expressions: Vec<Expression>) -> NodeTerm {
-    NodeTerm {
-        expressions,
-        ..NodeTerm::default()
-    }
+    NodeTerm { expressions, ..NodeTerm::default() }
 }
 
 /// A pod affinity term in the pod's own namespace.

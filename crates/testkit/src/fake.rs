@@ -87,10 +87,7 @@ impl Sold {
     /// From a capacity reservation.
     pub fn reserved(mut self, id: &str, remaining: u32) -> Self {
         self.capacity_type = RESERVED.to_owned();
-        self.reservation = Some(Reservation {
-            id: id.into(),
-            remaining,
-        });
+        self.reservation = Some(Reservation { id: id.into(), remaining });
         self
     }
 }
@@ -145,9 +142,7 @@ impl TypeBuilder {
         let offerings: Vec<Offering> = sold.into_iter().map(|sold| offering(sold, price)).collect();
         let available = |key: &str| -> BTreeSet<Arc<str>> {
             let on_sale = offerings.iter().filter(|offering| offering.available);
-            on_sale
-                .flat_map(|offering| offering.requirements.get(key).values)
-                .collect()
+            on_sale.flat_map(|offering| offering.requirements.get(key).values).collect()
         };
         let cpu = self.capacity.get(CPU);
         let large = cpu > quantity("4") && self.capacity.get(MEMORY) > quantity("8Gi");
@@ -157,29 +152,16 @@ impl TypeBuilder {
         set(ARCH, Requirement::one(&self.arch));
         set(OS, Requirement::one_of(self.systems.iter().map(String::as_str)));
         set(ZONE, Requirement::one_of(available(ZONE).iter().map(|v| &**v)));
-        set(
-            CAPACITY_TYPE,
-            Requirement::one_of(available(CAPACITY_TYPE).iter().map(|v| &**v)),
-        );
+        set(CAPACITY_TYPE, Requirement::one_of(available(CAPACITY_TYPE).iter().map(|v| &**v)));
         set(SIZE, Requirement::one(if large { "large" } else { "small" }));
-        set(
-            SPECIAL,
-            if large {
-                Requirement::one("optional")
-            } else {
-                Requirement::absent()
-            },
-        );
+        set(SPECIAL, if large { Requirement::one("optional") } else { Requirement::absent() });
         set(INTEGER, Requirement::one(&cpu.units().to_string()));
         requirements.add_all(&self.more);
         InstanceType {
             name: self.name.into(),
             requirements,
             capacity: self.capacity,
-            overhead: Overhead {
-                kube_reserved: resources(&[(CPU, "100m"), (MEMORY, "10Mi")]),
-                ..Overhead::default()
-            },
+            overhead: Overhead { kube_reserved: resources(&[(CPU, "100m"), (MEMORY, "10Mi")]), ..Overhead::default() },
             offerings,
         }
     }
@@ -211,10 +193,7 @@ pub fn price_of(capacity: &Resources) -> MicroUsd {
     let micro = |quantity: Quantity, per: i128| (quantity.nanos() * 100_000 + per / 2) / per;
     let cpu = micro(capacity.get(CPU), 1_000_000_000);
     let memory = micro(capacity.get(MEMORY), 1_000_000_000 * 1_000_000_000);
-    let vendors = [VENDOR_A, VENDOR_B]
-        .iter()
-        .filter(|name| !capacity.get(name).is_zero())
-        .count();
+    let vendors = [VENDOR_A, VENDOR_B].iter().filter(|name| !capacity.get(name).is_zero()).count();
     MicroUsd((cpu + memory) as u64 + vendors as u64 * 1_000_000)
 }
 
@@ -283,10 +262,7 @@ mod tests {
         let types = incremental(400);
         assert_eq!(types[0].offerings[0].price, MicroUsd(314_748));
         assert_eq!(types[399].offerings[4].price, MicroUsd(125_899_346));
-        assert_eq!(
-            types[9].capacity,
-            resources(&[(CPU, "10"), (MEMORY, "20Gi"), (PODS, "100")])
-        );
+        assert_eq!(types[9].capacity, resources(&[(CPU, "10"), (MEMORY, "20Gi"), (PODS, "100")]));
         for (i, size) in [(3, "small"), (4, "large")] {
             assert_eq!(types[i].requirements.get(SIZE), Requirement::one(size), "fake-it-{i}");
         }

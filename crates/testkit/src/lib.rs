@@ -4,7 +4,7 @@
 //!   pod("web").cpu("1").zone_spread(1) ─┐
 //!   pool("default").types(...) ─────────┼─ world() ──▶ World ──▶ the solver under test
 //!   node("n1").zone("test-zone-1") ─────┘
-//!   fake::incremental(400) · benchmark::mixed_world(1000, …) · random::worlds()
+//!   fake::incremental(400) · benchmark::mixed_world(1000, …) · random::recipes(size)
 //! ```
 //!
 //! Only ever a dev-dependency. Fixtures panic on nonsense: a test that asks for `cpu("one")` has a bug.
@@ -16,6 +16,7 @@ pub mod fake;
 pub mod node;
 pub mod pod;
 pub mod pool;
+pub mod random;
 pub mod world;
 
 pub use node::{NodeBuilder, node};

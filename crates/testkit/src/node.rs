@@ -63,9 +63,7 @@ impl NodeBuilder {
     pub fn of_pool(mut self, pool: &str) -> Self {
         self.0.claim = Some(format!("claim-{}", self.0.name).into());
         self.0.stage = Stage::Initialized;
-        self.label(NODEPOOL, pool)
-            .label(REGISTERED, "true")
-            .label(INITIALIZED, "true")
+        self.label(NODEPOOL, pool).label(REGISTERED, "true").label(INITIALIZED, "true")
     }
 
     /// What one offering of a type would have become.
@@ -77,9 +75,7 @@ impl NodeBuilder {
                 self = self.label(key, &requirement.values.first().expect("it has one").clone());
             }
         }
-        self.label(INSTANCE_TYPE, &kind.name)
-            .label(ZONE, zone)
-            .label(CAPACITY_TYPE, capacity_type)
+        self.label(INSTANCE_TYPE, &kind.name).label(ZONE, zone).label(CAPACITY_TYPE, capacity_type)
     }
 
     pub fn stage(mut self, stage: Stage) -> Self {
@@ -99,11 +95,7 @@ impl NodeBuilder {
     }
 
     pub fn taint_of(mut self, key: &str, value: &str, effect: Effect) -> Self {
-        self.0.taints.push(Taint {
-            key: key.to_owned(),
-            value: value.to_owned(),
-            effect,
-        });
+        self.0.taints.push(Taint { key: key.to_owned(), value: value.to_owned(), effect });
         self
     }
 

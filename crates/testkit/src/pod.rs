@@ -256,12 +256,7 @@ impl PodBuilder {
     }
 
     pub fn toleration(mut self, key: &str, operator: TolerationOperator, value: &str, effect: Option<Effect>) -> Self {
-        self.shape.tolerations.push(Toleration {
-            key: key.to_owned(),
-            operator,
-            value: value.to_owned(),
-            effect,
-        });
+        self.shape.tolerations.push(Toleration { key: key.to_owned(), operator, value: value.to_owned(), effect });
         self
     }
 
@@ -270,11 +265,7 @@ impl PodBuilder {
     }
 
     pub fn port_at(mut self, ip: &str, port: u16, protocol: &str) -> Self {
-        self.shape.host_ports.push(HostPort {
-            ip: ip.into(),
-            port,
-            protocol: protocol.into(),
-        });
+        self.shape.host_ports.push(HostPort { ip: ip.into(), port, protocol: protocol.into() });
         self
     }
 
@@ -294,11 +285,7 @@ impl PodBuilder {
         let one = self.clone().build();
         let replica = |i: usize| {
             let name: Arc<str> = format!("{}-{i}", self.name).into();
-            Pod {
-                uid: format!("uid-{}/{name}", self.namespace).into(),
-                name,
-                ..one.clone()
-            }
+            Pod { uid: format!("uid-{}/{name}", self.namespace).into(), name, ..one.clone() }
         };
         (0..count).map(replica).collect()
     }

@@ -44,11 +44,7 @@ impl PoolBuilder {
     }
 
     pub fn taint_of(mut self, key: &str, value: &str, effect: Effect) -> Self {
-        self.0.taints.push(Taint {
-            key: key.to_owned(),
-            value: value.to_owned(),
-            effect,
-        });
+        self.0.taints.push(Taint { key: key.to_owned(), value: value.to_owned(), effect });
         self
     }
 

@@ -93,17 +93,9 @@ impl WorldBuilder {
     /// A claim bound to a volume that can be reached where one of the terms holds.
     pub fn bound_claim(mut self, name: &str, driver: &str, reachable: Vec<NodeTerm>) -> Self {
         let volume: Arc<str> = format!("pv-{name}").into();
-        let claim = VolumeClaim {
-            volume: Some(volume.clone()),
-            bind_completed: true,
-            ..VolumeClaim::default()
-        };
+        let claim = VolumeClaim { volume: Some(volume.clone()), bind_completed: true, ..VolumeClaim::default() };
         self.0.storage.claims.insert(("default".into(), name.into()), claim);
-        let volume_is = Volume {
-            node_affinity: reachable,
-            driver: Some(driver.into()),
-            ..Volume::default()
-        };
+        let volume_is = Volume { node_affinity: reachable, driver: Some(driver.into()), ..Volume::default() };
         self.0.storage.volumes.insert(volume, volume_is);
         self
     }
@@ -115,10 +107,7 @@ impl WorldBuilder {
 
     /// A claim that is bound once its pod has a node.
     pub fn waiting_claim(mut self, name: &str, class: &str) -> Self {
-        let claim = VolumeClaim {
-            class: Some(class.into()),
-            ..VolumeClaim::default()
-        };
+        let claim = VolumeClaim { class: Some(class.into()), ..VolumeClaim::default() };
         self.0.storage.claims.insert(("default".into(), name.into()), claim);
         self
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use karpenter_core::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
+use karpenter_core::labels::CAPACITY_TYPE;
 use karpenter_core::ports::HostPort;
 use karpenter_core::requirement::Expression;
 use karpenter_core::settings::MinValuesPolicy;
@@ -71,9 +71,6 @@ fn list_of_types(claim: &Claim<'_>, found: &mut Vec<Violation>) {
         let asked = requirements.0.get(key);
         asked.is_some_and(|asked| !asked.open && asked.values.iter().map(|v| &**v).eq(want.iter().copied()))
     };
-    if !lists(INSTANCE_TYPE, &names) {
-        found.push(Violation::TypesNotRequired { node: node() });
-    }
     if !capacity_types.is_empty() && !lists(CAPACITY_TYPE, &capacity_types) {
         found.push(Violation::CapacityTypesNotRequired { node: node() });
     }

@@ -7,7 +7,7 @@ use crate::amounts::Amounts;
 use crate::cluster::Cluster;
 use crate::existing::{one_pod, taken, too_many_volumes};
 use crate::fresh::clash;
-use crate::topology::{Settled, settled};
+use crate::topology::{Settled, everybody};
 use crate::violation::Violation;
 use crate::waiting;
 use crate::weights::{alone, coupled};
@@ -18,12 +18,12 @@ pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
     if cluster.plan.left_over.is_empty() {
         return;
     }
-    let settled = settled(cluster);
+    let everybody = everybody(cluster);
     for left in &cluster.plan.left_over {
         let pod = cluster.pod(left.pod);
         let deferred = left.reason == Reason::ReservedCapacityDeferred;
         let waits = cluster.waiting[left.pod].is_some() && waiting::invalid(cluster.world, pod).is_none();
-        if deferred || !waits || coupled(cluster, &settled, pod) || avoided_on_hosts(cluster, &settled, pod) {
+        if deferred || !waits || coupled(cluster, &everybody, pod) || avoided_on_hosts(cluster, &everybody, pod) {
             continue;
         }
         let node = (0..cluster.world.nodes.len()).find(|node| has_room(cluster, *node, pod));
@@ -39,9 +39,9 @@ pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
 }
 
 /// Somebody keeps it off his host; which host that is shall not matter here.
-fn avoided_on_hosts(cluster: &Cluster<'_>, settled: &[Settled], pod: &Pod) -> bool {
+fn avoided_on_hosts(cluster: &Cluster<'_>, everybody: &[Settled], pod: &Pod) -> bool {
     use crate::labels::{selector_matches, term_covers};
-    settled.iter().any(|s| {
+    everybody.iter().any(|s| {
         let owner = cluster.pod(s.pod);
         owner.shape.required_pod_anti_affinity.iter().any(|term| {
             term_covers(cluster.world, &owner.namespace, term, &pod.namespace)

@@ -20,10 +20,11 @@ use crate::violation::Violation;
 pub(crate) use defaults::spreads;
 
 pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
-    let settled = settled(cluster);
-    spread::judge(cluster, &settled, found);
-    affinity::judge(cluster, &settled, found);
-    anti_affinity::judge(cluster, &settled, found);
+    let everybody = everybody(cluster);
+    let staying = staying(cluster, &everybody);
+    spread::judge(cluster, &staying, found);
+    affinity::judge(cluster, &staying, found);
+    anti_affinity::judge(cluster, &everybody, &staying, found);
 }
 
 /// A pod of the final state.
@@ -35,15 +36,20 @@ pub(crate) struct Settled {
     pub(crate) planned: bool,
 }
 
-/// All pods that count: planned ones, and running ones that are not on their way out. Those that stay behind on a node
-/// that goes away count as long as it is there.
-pub(crate) fn settled(cluster: &Cluster<'_>) -> Vec<Settled> {
+/// Everybody on a node of the final state. Those that stay behind on a node that goes away are there as long as it is.
+pub(crate) fn everybody(cluster: &Cluster<'_>) -> Vec<Settled> {
     let planned = cluster.placements().map(|(pod, place)| Settled { pod, place, planned: true });
     let running = cluster.bound.iter().enumerate().flat_map(|(node, pods)| {
         let place = Place::Existing(node);
         pods.iter().map(move |pod| Settled { pod: *pod, place, planned: false })
     });
-    planned.chain(running.filter(|s| !cluster.pod(s.pod).terminating)).collect()
+    planned.chain(running).collect()
+}
+
+/// Those whose company counts: not running pods on their way out.
+fn staying(cluster: &Cluster<'_>, everybody: &[Settled]) -> Vec<Settled> {
+    let stays = |s: &&Settled| s.planned || !cluster.pod(s.pod).terminating;
+    everybody.iter().filter(stays).copied().collect()
 }
 
 /// The pods of the final state that a term of a pod in `home` speaks of.

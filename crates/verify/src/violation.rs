@@ -30,7 +30,6 @@ pub enum Violation {
     TypeTwice { node: String, instance_type: String },
     TypesUnsorted { node: String, dearer: String, cheaper: String },
     NotForSale { node: String, instance_type: String },
-    TypesNotRequired { node: String },
     CapacityTypesNotRequired { node: String },
     PoolNotMet { node: String, as_it_may_be: String, key: String },
     TemplateLabelLost { node: String, key: String },
@@ -111,9 +110,6 @@ impl fmt::Display for Violation {
             }
             Self::NotForSale { node, instance_type } => {
                 write!(f, "{node}: no available offering of {instance_type} meets the claim's requirements")
-            }
-            Self::TypesNotRequired { node } => {
-                write!(f, "{node}: the requirement on the instance type is not the list of types")
             }
             Self::CapacityTypesNotRequired { node } => {
                 write!(f, "{node}: the requirement on the capacity type is not what its offerings have")

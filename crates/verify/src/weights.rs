@@ -10,17 +10,17 @@ use crate::claim::{possible, template_labels};
 use crate::cluster::Cluster;
 use crate::fresh::clash;
 use crate::labels::{canonical, holds, selector_matches, selects_node, term_covers};
-use crate::topology::{Settled, settled, spreads};
+use crate::topology::{Settled, everybody, spreads};
 use crate::violation::Violation;
 use crate::{daemons, tolerations, volumes};
 
 /// A node must not come from a pool when a heavier one without limits could have taken each of its pods alone. Pods that
 /// anything couples to others, or that have wishes, are not judged: there company may have decided.
 pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
-    let settled = settled(cluster);
+    let everybody = everybody(cluster);
     for claim in &cluster.claims {
         let pods: Vec<&Pod> = claim.node.pods.iter().map(|pod| cluster.pod(*pod)).collect();
-        if pods.is_empty() || pods.iter().any(|pod| has_wishes(pod) || coupled(cluster, &settled, pod)) {
+        if pods.is_empty() || pods.iter().any(|pod| has_wishes(pod) || coupled(cluster, &everybody, pod)) {
             continue;
         }
         let takes_all = |pool: &&Pool| {
@@ -49,7 +49,7 @@ fn has_wishes(pod: &Pod) -> bool {
 }
 
 /// Whether other pods have a say in where this one goes.
-pub(crate) fn coupled(cluster: &Cluster<'_>, settled: &[Settled], pod: &Pod) -> bool {
+pub(crate) fn coupled(cluster: &Cluster<'_>, everybody: &[Settled], pod: &Pod) -> bool {
     let shape = &pod.shape;
     let avoided = |s: &Settled| {
         let owner = cluster.pod(s.pod);
@@ -62,7 +62,7 @@ pub(crate) fn coupled(cluster: &Cluster<'_>, settled: &[Settled], pod: &Pod) -> 
     !shape.required_pod_affinity.is_empty()
         || !shape.required_pod_anti_affinity.is_empty()
         || !spreads(cluster.world, pod).is_empty()
-        || settled.iter().any(avoided)
+        || everybody.iter().any(avoided)
 }
 
 /// Whether a fresh node of the pool could run the pod and nothing else but its daemons. Pools with limits, minValues,

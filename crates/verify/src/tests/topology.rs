@@ -311,16 +311,13 @@ fn self_affine_pods_are_together() {
     let found = verify(&two(&ZONES[..1], &ZONES[1..2]).world, &two(&ZONES[..1], &ZONES[1..2]).plan);
     let expected = [no_company("web-0", "new-0", ZONE, &ZONES[1..2]), no_company("web-1", "new-1", ZONE, &ZONES[..1])];
     assert_eq!(found, expected);
-    // They would only meet by luck.
-    let undecided = |pod: &str, node: &str, domains: &[&str]| Violation::Undecided {
-        pod: format!("default/{pod}"),
-        node: node.to_owned(),
+    // The second would join the first by luck only.
+    two(&ZONES[..1], &ZONES[..2]).breaks(Violation::Undecided {
+        pod: "default/web-1".to_owned(),
+        node: "new-1".to_owned(),
         key: ZONE.to_owned(),
-        domains: domains.iter().map(|domain| (*domain).to_owned()).collect(),
-    };
-    let luck = two(&ZONES[..1], &ZONES[..2]);
-    let expected = [undecided("web-0", "new-0", &ZONES[..1]), undecided("web-1", "new-1", &ZONES[..2])];
-    assert_eq!(verify(&luck.world, &luck.plan), expected);
+        domains: vec![ZONES[0].to_owned(), ZONES[1].to_owned()],
+    });
     // On one node it does not matter where that will be.
     let here = world().pool(catalogue()).replicas(2, web().affinity(ZONE, &WEB));
     draft(here).fresh_in(&["web-0", "web-1"], &["small"], &ZONES).sound();
@@ -413,6 +410,21 @@ fn anti_affinity_works_both_ways() {
     };
     it(ZONES[1]).sound();
     it(ZONES[0]).breaks(unwanted("loner", "web", ZONE, ZONES[0]));
+}
+
+#[test]
+fn a_pod_on_its_way_out_still_keeps_others_away_but_minds_nobody() {
+    let it = |old: PodBuilder, new: PodBuilder| {
+        let here = world().pool(catalogue()).node(node("n").zone(ZONES[0])).pod(old.terminating().on("n"));
+        draft(here.pod(new)).fresh_in(&["web"], &["small"], &ZONES[..1])
+    };
+    it(pod("old").anti_affinity(ZONE, &WEB), web()).breaks(unwanted("old", "web", ZONE, ZONES[0]));
+    it(pod("old").app("old"), web().anti_affinity(ZONE, &[("app", "old")])).sound();
+}
+
+#[test]
+fn saying_it_twice_changes_nothing() {
+    zonal(web().zone_spread(1).zone_spread(1), [1, 0, 0]).sound();
 }
 
 #[test]

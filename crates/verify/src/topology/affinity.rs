@@ -1,4 +1,7 @@
 //! Affinity: a pod must join others in its domain, or be the first of its kind.
+//!
+//! Being first is no excuse where others end up elsewhere within its reach: such a plan comes true only if the cluster's
+//! scheduler happens to look at the pods in the right order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,19 +38,13 @@ fn one_term(cluster: &Cluster<'_>, owner: &Settled, term: &PodTerm, company: &[S
     let others = || company.iter().filter(|other| other.pod != owner.pod);
     // On one node they are together, wherever that will be.
     let beside = others().any(|other| other.place == owner.place);
-    // Wherever it ends up there must be one that is there for sure.
-    let surely_in = |other: &Settled, domain: &str| {
-        let theirs = cluster.domains(other.place, key);
-        theirs.len() == 1 && theirs.contains(domain)
-    };
-    let joins = |domain: &&str| others().any(|other| surely_in(other, domain));
-    if beside || mine.iter().all(joins) {
+    // Wherever it ends up, somebody is expected there.
+    let expected: BTreeSet<&str> = others().filter_map(|other| cluster.expected_domain(other.place, key)).collect();
+    if beside || mine.is_subset(&expected) {
         return None;
     }
-    let launched = cluster.expected_domain(owner.place, key);
-    let expected: BTreeSet<&str> = others().filter_map(|other| cluster.expected_domain(other.place, key)).collect();
-    if launched.is_some_and(|domain| expected.contains(domain)) {
-        // They would meet if all launches went as planned, and only then.
+    if cluster.expected_domain(owner.place, key).is_some_and(|domain| expected.contains(domain)) {
+        // It would join them if its launch went as planned, and only then.
         let domains = mine.into_iter().map(str::to_owned).collect();
         return Some(Violation::Undecided { pod: name, node, key: key.to_owned(), domains });
     }

@@ -9,17 +9,18 @@ use crate::cluster::Cluster;
 use crate::labels::canonical;
 use crate::violation::Violation;
 
-pub(crate) fn judge(cluster: &Cluster<'_>, settled: &[Settled], found: &mut Vec<Violation>) {
+/// A pod on its way out is no company any more, but as long as it runs nobody may come near whom it avoids.
+pub(crate) fn judge(cluster: &Cluster<'_>, everybody: &[Settled], staying: &[Settled], found: &mut Vec<Violation>) {
     type Meeting<'c> = BTreeMap<&'c str, Vec<Settled>>;
     let mut meetings: BTreeMap<(&str, &PodTerm), Meeting<'_>> = BTreeMap::new();
     let mut reported = BTreeSet::new();
-    for owner in settled {
+    for owner in everybody {
         let pod = cluster.pod(owner.pod);
         for term in &pod.shape.required_pod_anti_affinity {
             let key = canonical(&cluster.world.vocabulary, &term.topology_key);
             let by_domain = meetings.entry((&pod.namespace, term)).or_insert_with(|| {
                 let mut by_domain = Meeting::new();
-                for other in matching(cluster, settled, &pod.namespace, term) {
+                for other in matching(cluster, staying, &pod.namespace, term) {
                     for domain in cluster.domains(other.place, key) {
                         by_domain.entry(domain).or_default().push(other);
                     }

@@ -33,7 +33,10 @@ pub(crate) fn judge(cluster: &Cluster<'_>, settled: &[Settled], found: &mut Vec<
         for spread in spreads(cluster.world, pod) {
             if spread.when == WhenUnsatisfiable::DoNotSchedule {
                 let identity = identity(cluster, pod, &spread, owner.place);
-                groups.entry(identity).or_default().push(*owner);
+                let owners = groups.entry(identity).or_default();
+                if owners.last().is_none_or(|last| last.pod != owner.pod) {
+                    owners.push(*owner);
+                }
             }
         }
     }
