@@ -89,10 +89,10 @@ impl Checker<'_> {
                 let (mut key, mut value) = (self.fresh(), self.fresh());
                 for entry in entries {
                     let found = self.expr(&entry.key);
-                    key = self.joined(&key, &found, entry.key.at);
+                    key = self.joined(&key, &found);
                     let found = self.expr(&entry.value);
                     let found = self.unwrapped(&found, entry.optional, entry.value.at);
-                    value = self.joined(&value, &found, entry.value.at);
+                    value = self.joined(&value, &found);
                 }
                 Type::Map(Arc::new(key), Arc::new(value))
             }
@@ -122,7 +122,7 @@ impl Checker<'_> {
         for (expr, optional) in items.iter().zip(optional) {
             let found = self.expr(expr);
             let found = self.unwrapped(&found, *optional, expr.at);
-            item = self.joined(&item, &found, expr.at);
+            item = self.joined(&item, &found);
         }
         Type::List(Arc::new(item))
     }
@@ -142,13 +142,15 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of elements, given those so far and one more: literals must be of one type.
-    fn joined(&mut self, so_far: &Type, found: &Type, at: usize) -> Type {
+    /// The type of elements, given those so far and one more. Mixed ones are dynamic; whether they may be mixed at all is
+    /// not a question of types.
+    fn joined(&mut self, so_far: &Type, found: &Type) -> Type {
+        let before = self.bindings.clone();
         if self.unify(so_far, found) {
-            return if matches!(self.shallow(so_far), Type::Dyn) { found.clone() } else { so_far.clone() };
+            return if matches!(self.shallow(so_far), Type::Dyn) { Type::Dyn } else { so_far.clone() };
         }
-        let (so_far, found) = (self.settled(so_far), self.settled(found));
-        self.issue(at, format!("expected type '{so_far}' but found '{found}'"))
+        self.bindings = before;
+        Type::Dyn
     }
 
     fn select(&mut self, expr: &Expr, operand: &Expr, field: &str, test: bool) -> Type {
@@ -274,7 +276,7 @@ impl Checker<'_> {
                 continue;
             }
             found.push(overload.id);
-            let of = self.settled(&of);
+            let of = self.substituted(&of);
             result = Some(match result {
                 None => of,
                 Some(other) if other == of => other,
@@ -326,6 +328,17 @@ impl Checker<'_> {
             Type::Map(key, value) => Type::Map(Arc::new(self.settled(&key)), Arc::new(self.settled(&value))),
             Type::Optional(of) => Type::Optional(Arc::new(self.settled(&of))),
             Type::Type(of) => Type::Type(Arc::new(self.settled(&of))),
+            other => other,
+        }
+    }
+
+    /// With the variables replaced that were found out so far.
+    fn substituted(&self, ty: &Type) -> Type {
+        match self.shallow(ty) {
+            Type::List(item) => Type::List(Arc::new(self.substituted(&item))),
+            Type::Map(key, value) => Type::Map(Arc::new(self.substituted(&key)), Arc::new(self.substituted(&value))),
+            Type::Optional(of) => Type::Optional(Arc::new(self.substituted(&of))),
+            Type::Type(of) => Type::Type(Arc::new(self.substituted(&of))),
             other => other,
         }
     }

@@ -97,7 +97,8 @@ fn compile(
     let (expr, count) = parse(source).map_err(shown)?;
     let checked = check(&expr, count, variables, objects).map_err(shown)?;
     let mut issues = Vec::new();
-    literals(&expr, &mut issues);
+    literals(&expr, &checked.types, false, &mut issues);
+    issues.sort_by_key(|issue| issue.at);
     if !issues.is_empty() {
         return Err(shown(issues));
     }
@@ -105,40 +106,72 @@ fn compile(
     Ok(Program { expr, checked, max_cost })
 }
 
-/// Durations, times and patterns that are written out must be good ones.
-fn literals(expr: &Expr, issues: &mut Vec<Issue>) {
+/// Durations, times and patterns that are written out must be good ones, and the elements of a literal of one type, except
+/// in what is formatted.
+fn literals(expr: &Expr, types: &[Type], formatted: bool, issues: &mut Vec<Issue>) {
     match &expr.kind {
         Kind::Literal(_) | Kind::Ident(_) => {}
-        Kind::Select { operand, .. } => literals(operand, issues),
+        Kind::Select { operand, .. } => literals(operand, types, formatted, issues),
         Kind::Call { target, function, args } => {
-            let text = |at: usize| match args.get(at).map(|arg| (&arg.kind, arg.at)) {
-                Some((Kind::Literal(Literal::String(text)), place)) => Some((text.as_str(), place)),
-                _ => None,
-            };
-            let pattern = if target.is_some() { 0 } else { 1 };
-            let bad = match function.as_str() {
-                "duration" => text(0).filter(|(text, _)| time::parse_duration(text).is_none()),
-                "timestamp" => text(0).filter(|(text, _)| time::parse_rfc3339(text).is_none()),
-                "matches" => text(pattern).filter(|(text, _)| re2::compile(text).is_err()),
-                _ => None,
-            };
-            if let Some((_, at)) = bad {
-                issues.push(Issue { at, message: format!("invalid {function} argument") });
-            }
-            target.iter().for_each(|target| literals(target, issues));
-            args.iter().for_each(|arg| literals(arg, issues));
+            arguments(function, target.is_some(), args, issues);
+            let inside = formatted || function == "format";
+            target.iter().for_each(|target| literals(target, types, formatted, issues));
+            args.iter().for_each(|arg| literals(arg, types, inside, issues));
         }
-        Kind::List(items, _) => items.iter().for_each(|item| literals(item, issues)),
+        Kind::List(items, optional) => {
+            if !formatted {
+                same_type(items.iter().zip(optional.iter().copied()), types, issues);
+            }
+            items.iter().for_each(|item| literals(item, types, formatted, issues));
+        }
         Kind::Map(entries) => {
+            if !formatted {
+                same_type(entries.iter().map(|entry| (&entry.key, false)), types, issues);
+                same_type(entries.iter().map(|entry| (&entry.value, entry.optional)), types, issues);
+            }
             for entry in entries {
-                literals(&entry.key, issues);
-                literals(&entry.value, issues);
+                literals(&entry.key, types, formatted, issues);
+                literals(&entry.value, types, formatted, issues);
             }
         }
         Kind::Fold(fold) => {
             for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
-                literals(part, issues);
+                literals(part, types, formatted, issues);
             }
         }
+    }
+}
+
+fn same_type<'a>(items: impl Iterator<Item = (&'a Expr, bool)>, types: &[Type], issues: &mut Vec<Issue>) {
+    let mut first: Option<&Type> = None;
+    for (item, optional) in items {
+        let ty = match &types[item.id] {
+            Type::Optional(of) if optional => of,
+            other => other,
+        };
+        match first {
+            None => first = Some(ty),
+            Some(first) if first == ty => {}
+            Some(first) => {
+                issues.push(Issue { at: item.at, message: format!("expected type '{first}' but found '{ty}'") });
+                return;
+            }
+        }
+    }
+}
+
+fn arguments(function: &str, member: bool, args: &[Expr], issues: &mut Vec<Issue>) {
+    let text = |at: usize| match args.get(at).map(|arg| (&arg.kind, arg.at)) {
+        Some((Kind::Literal(Literal::String(text)), place)) => Some((text.as_str(), place)),
+        _ => None,
+    };
+    let bad = match function {
+        "duration" => text(0).filter(|(text, _)| time::parse_duration(text).is_none()),
+        "timestamp" => text(0).filter(|(text, _)| time::parse_rfc3339(text).is_none()),
+        "matches" => text(usize::from(!member)).filter(|(text, _)| re2::compile(text).is_err()),
+        _ => None,
+    };
+    if let Some((_, at)) = bad {
+        issues.push(Issue { at, message: format!("invalid {function} argument") });
     }
 }

@@ -349,7 +349,7 @@ impl Parser {
         }
         if matches!(self.peek(), TokenKind::Sign("{")) {
             let message = format!("undeclared reference to '{plain}' (in container '')");
-            return Err(Issue { at, message });
+            return Err(Issue { at: call_at, message });
         }
         Ok(self.node(at, Kind::Ident(plain.to_owned())))
     }

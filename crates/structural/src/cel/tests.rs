@@ -56,7 +56,7 @@ fn the_language_and_its_libraries() {
         "'tacocat'.charAt(3) == 'o' && 'hello'.indexOf('l') == 2 && 'hello'.lastIndexOf('l') == 3 && 'hello'.indexOf('l', 3) == 3",
         "'TacoCat'.lowerAscii() == 'tacocat' && 'a'.upperAscii() == 'A' && ' x '.trim() == 'x' && 'abc'.substring(1, 2) == 'b'",
         "'a,b'.split(',') == ['a', 'b'] && ['a', 'b'].join('-') == 'a-b' && 'aaa'.replace('a', 'b', 2) == 'bba'",
-        "'%s is %d %.2f %x'.format([dyn('a'), 1, 1.5, 255]) == 'a is 1 1.50 ff' && '%s'.format([[dyn(1), 'a']]) == '[1, \"a\"]'",
+        "'%s is %d %.2f %x'.format(['a', 1, 1.5, 255]) == 'a is 1 1.50 ff' && '%s'.format([[1, 'a']]) == '[1, \"a\"]'",
         "'abc'.contains('b') && 'abc'.startsWith('a') && 'abc'.endsWith('c') && 'abc'.matches('^a.c$') && matches('a', 'a')",
         "strings.quote('a\"b') == '\"a\\\\\"b\"'",
         // lists and sets

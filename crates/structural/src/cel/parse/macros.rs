@@ -51,7 +51,11 @@ impl Parser {
     fn variables(args: &[Expr], count: usize) -> Result<(String, Option<String>), Issue> {
         let name = |expr: &Expr| match &expr.kind {
             Kind::Ident(name) if name != ACCU => Ok(name.clone()),
-            _ => Err(Issue { at: expr.at, message: "argument must be a simple name".to_owned() }),
+            _ => {
+                let message =
+                    if count == 2 { "argument must be a simple name" } else { "argument is not an identifier" };
+                Err(Issue { at: expr.at, message: message.to_owned() })
+            }
         };
         let first = name(&args[0])?;
         let second = if count == 2 { Some(name(&args[1])?) } else { None };
