@@ -16,6 +16,7 @@ pub mod builtin;
 pub mod compact;
 mod facts;
 pub mod folder;
+pub mod refresh;
 mod rows;
 pub mod text;
 

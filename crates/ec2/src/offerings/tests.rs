@@ -124,6 +124,15 @@ fn an_overlay_prices_what_nobody_else_does() {
 }
 
 #[test]
+fn windows_costs_what_linux_costs() {
+    // covers: AWS-PRICE-12
+    let mut shop = Shop::new();
+    let linux = shop.list("m5.large");
+    shop.class.ami_family = crate::AmiFamily::Windows2022;
+    assert_eq!(shop.list("m5.large"), linux);
+}
+
+#[test]
 fn what_ran_out_is_unavailable() {
     // covers: AWS-OFF-02, AWS-OFF-08
     let mut shop = Shop::new();
