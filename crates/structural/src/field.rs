@@ -12,9 +12,18 @@ pub struct FieldError {
     pub kind: ErrorKind,
     /// Such as `spec.containers[0].name`; empty for the object itself, which prints as `<nil>`.
     pub field: String,
-    /// `None` where it is not shown: objects and lists are too long to repeat.
-    pub value: Option<Value>,
+    pub value: BadValue,
     pub detail: String,
+}
+
+/// The value an error is about, as it is repeated.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BadValue {
+    /// Not shown: objects and lists are too long to repeat.
+    Omitted,
+    Json(Value),
+    /// JSON that is already written, its fields in an order of their own.
+    Written(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +74,7 @@ impl ErrorKind {
 
 impl FieldError {
     pub fn new(kind: ErrorKind, field: &str, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self { kind, field: field.to_owned(), value: Some(value.into()), detail: detail.into() }
+        Self { kind, field: field.to_owned(), value: BadValue::Json(value.into()), detail: detail.into() }
     }
 
     pub fn invalid(field: &str, value: impl Into<Value>, detail: impl Into<String>) -> Self {
@@ -120,13 +129,16 @@ impl FieldError {
             | ErrorKind::NotSupported
             | ErrorKind::TooMany
             | ErrorKind::TypeInvalid => {
-                if let Some(value) = &self.value {
+                let shown = match &self.value {
+                    BadValue::Omitted => None,
+                    BadValue::Json(Value::String(text)) => Some(go::quote(text)),
+                    BadValue::Json(Value::Number(number)) => Some(go::number(number)),
+                    BadValue::Json(other) => Some(go::marshal(other)),
+                    BadValue::Written(text) => Some(text.clone()),
+                };
+                if let Some(shown) = shown {
                     out.push_str(": ");
-                    out.push_str(&match value {
-                        Value::String(text) => go::quote(text),
-                        Value::Number(number) => go::number(number),
-                        other => go::marshal(other),
-                    });
+                    out.push_str(&shown);
                 }
             }
         }

@@ -39,19 +39,57 @@ fn translate(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let chars: Vec<char> = source.chars().collect();
     let mut at = 0;
+    // Where the repetition before this place begins, if one is right before it.
+    let mut repeated: Option<usize> = None;
     while at < chars.len() {
+        let begins = at;
+        let operator = matches!(chars[at], '*' | '+' | '?') || (chars[at] == '{' && is_repetition(&chars, at));
+        if let (true, Some(first)) = (operator, repeated) {
+            let lazy =
+                chars[at] == '?' && at - first <= 1 + span(&chars, first).saturating_sub(1) && chars[at - 1] != '?';
+            if !lazy {
+                let end = at + span(&chars, at);
+                let shown: String = chars[first..end].iter().collect();
+                return Err(format!("invalid nested repetition operator: `{shown}`"));
+            }
+        }
         match chars[at] {
             '\\' => at = escape(&chars, at, Place::Outside, &mut out)?,
             '[' => at = class(&chars, at, &mut out)?,
             '{' => at = brace(&chars, at, &mut out)?,
+            '(' if chars.get(at + 1) == Some(&'?') => {
+                // Go takes groups with names or flags, and no look-around.
+                if matches!(chars.get(at + 2), Some('=' | '!')) {
+                    let shown: String = chars[at..at + 3].iter().collect();
+                    return Err(format!("invalid or unsupported Perl syntax: `{shown}`"));
+                }
+                if chars.get(at + 2) == Some(&'<') && matches!(chars.get(at + 3), Some('=' | '!')) {
+                    return Err("invalid or unsupported Perl syntax: `(?<`".to_owned());
+                }
+                out.push_str("(?");
+                at += 2;
+            }
             // Go takes (?<name>…) and (?P<name>…) and no look-around; so does the engine.
             c => {
                 out.push(c);
                 at += 1;
             }
         }
+        repeated = operator.then(|| repeated.unwrap_or(begins));
     }
     Ok(out)
+}
+
+/// How many characters a repetition takes.
+fn span(chars: &[char], at: usize) -> usize {
+    if chars[at] == '{' { chars[at..].iter().position(|c| *c == '}').map_or(1, |end| end + 1) } else { 1 }
+}
+
+fn is_repetition(chars: &[char], at: usize) -> bool {
+    let inside: String = chars[at + 1..].iter().take_while(|c| **c != '}').collect();
+    let (least, most) = inside.split_once(',').unwrap_or((&inside, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    !least.is_empty() && digits(least) && digits(most) && at + 1 + inside.len() < chars.len()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -193,6 +231,7 @@ mod tests {
     fn go_syntax_keeps_its_meaning() {
         for (pattern, yes, no) in [
             (r"^\d+$", "12", "١"),
+            (r"^a+?b{1,2}?$", "aabb", "b"),
             (r"^\w$", "a", "é"),
             (r"^[\w.-]+$", "a.b-c", "a b"),
             (r"^[^\s]$", "x", " "),
@@ -226,7 +265,9 @@ mod tests {
             ("\\", "error parsing regexp: trailing backslash at end of expression: ``"),
             ("a{1001}", "error parsing regexp: invalid repeat count: `{1001}`"),
             (r"(a)\1", r"error parsing regexp: invalid escape sequence: `\1`"),
-            ("(?=a)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=a)`"),
+            ("(?=a)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=`"),
+            ("a**", "error parsing regexp: invalid nested repetition operator: `**`"),
+            ("a{2}*", "error parsing regexp: invalid nested repetition operator: `{2}*`"),
         ] {
             assert_eq!(compile(pattern).unwrap_err(), want, "{pattern}");
         }

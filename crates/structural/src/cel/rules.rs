@@ -8,7 +8,7 @@ use super::compile::{Compiled, compile_rules};
 use super::eval::Failure;
 use super::types::{Decl, escape};
 use super::value::Val;
-use crate::field::{ErrorKind, FieldError, child, index, key};
+use crate::field::{BadValue, ErrorKind, FieldError, child, index, key};
 use crate::schema::{Additional, Correlation, Rule, Schema};
 
 /// What one rule may cost on one value.
@@ -306,10 +306,10 @@ impl Judge {
                 return;
             }
         };
-        let value = if matches!(kind, "object" | "array") { None } else { Some(new.clone()) };
+        let value = if matches!(kind, "object" | "array") { BadValue::Omitted } else { BadValue::Json(new.clone()) };
         let error = FieldError { kind: reason(&compiled.rule), field: place, value, detail };
         let error = match error.kind {
-            ErrorKind::Forbidden | ErrorKind::Required => FieldError { value: Some("".into()), ..error },
+            ErrorKind::Forbidden | ErrorKind::Required => FieldError { value: BadValue::Json("".into()), ..error },
             ErrorKind::Duplicate => FieldError { detail: String::new(), ..error },
             _ => error,
         };

@@ -10,7 +10,7 @@ impl Parser {
             let arg = args.pop().expect("there is one");
             return match arg.kind {
                 Kind::Select { operand, field, test: false } => {
-                    Ok(Expr { kind: Kind::Select { operand, field, test: true }, ..arg })
+                    Ok(Expr { at, kind: Kind::Select { operand, field, test: true }, ..arg })
                 }
                 _ => Err(Issue { at: arg.at, message: "invalid argument to has() macro".to_owned() }),
             };

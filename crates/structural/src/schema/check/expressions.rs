@@ -1,10 +1,11 @@
 //! The expressions of rules: whether they compile, and whether they can be afforded.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::{Rule, Schema};
 use crate::cel::{Compiled, Decl, MAX_REQUEST, Problem, compile_rules};
-use crate::field::{ErrorKind, FieldError, child, index};
+use crate::field::{BadValue, ErrorKind, FieldError, child, index};
+use crate::go;
 
 /// What one rule may cost in the worst case, over all values it can be asked about in one object.
 const PER_RULE: u64 = 10_000_000;
@@ -106,11 +107,11 @@ fn one(
     }
     costs.add(&place, cost);
     if let Some(Err(Problem(what))) = &compiled.program {
-        errors.push(FieldError::invalid(&place, shown(rule), what.as_str()));
+        errors.push(about_rule(&place, rule, what));
     }
     let message = child(path, "messageExpression");
     match &compiled.message {
-        Some(Err(Problem(what))) => errors.push(FieldError::invalid(&message, shown(rule), what.as_str())),
+        Some(Err(Problem(what))) => errors.push(about_rule(&message, rule, what)),
         Some(Ok(program)) => {
             if program.max_cost > PER_RULE {
                 let detail = too_dear("estimated messageExpression cost", program.max_cost, PER_RULE);
@@ -131,16 +132,20 @@ fn one(
     }
 }
 
-/// A rule as errors repeat it: with the names its fields have inside of the server.
-fn shown(rule: &Rule) -> Value {
-    json!({
-        "Rule": rule.rule,
-        "Message": rule.message,
-        "MessageExpression": rule.message_expression,
-        "Reason": rule.reason,
-        "FieldPath": rule.field_path,
-        "OptionalOldSelf": rule.optional_old_self,
-    })
+/// An error about a rule, which repeats it as the server does: with the names its fields have inside of it.
+fn about_rule(path: &str, rule: &Rule, detail: &str) -> FieldError {
+    let text = |value: &str| go::marshal(&value.into());
+    let optional = |value: Option<Value>| go::marshal(&value.unwrap_or_default());
+    let written = format!(
+        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        text(&rule.rule),
+        text(&rule.message),
+        text(&rule.message_expression),
+        optional(rule.reason.clone().map(Value::from)),
+        text(&rule.field_path),
+        optional(rule.optional_old_self.map(Value::from)),
+    );
+    FieldError { value: BadValue::Written(written), ..FieldError::invalid(path, "", detail) }
 }
 
 fn too_dear(name: &str, cost: u64, limit: u64) -> String {
