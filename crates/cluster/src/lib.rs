@@ -11,6 +11,7 @@
 //!
 //! Nothing here knows which API server it speaks to: the embedded one in a test, or a real one.
 
+pub mod cases;
 pub mod chance;
 pub mod clock;
 pub mod cluster;

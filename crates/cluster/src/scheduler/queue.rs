@@ -1,4 +1,4 @@
-//! Pods that wait to be placed: ready ones by priority, failed ones behind a growing pause, hopeless ones until
+//! Pods that wait to be placed: ready ones by priority, failed ones after a growing pause, hopeless ones until
 //! something changes that one of the checks which turned them away cares about.
 
 use super::pod::PodInfo;
@@ -20,6 +20,8 @@ pub struct PodQueue {
     pods: BTreeMap<Key, Waiting>,
     active: BTreeSet<(Reverse<i32>, u64, Key)>,
     timers: BTreeSet<(Instant, Key)>,
+    /// Pods that something woke before their pause is over: while there is nothing better to do, they need not wait.
+    impatient: BTreeSet<(Instant, Key)>,
     turn: u64,
     /// How many hopeless pods each plugin turned away, to skip changes nobody waits for.
     rejected_by: [usize; 16],
@@ -37,7 +39,10 @@ struct Waiting {
 enum Place {
     Gated,
     Active(u64),
-    BackingOff(Instant),
+    BackingOff {
+        until: Instant,
+        after_error: bool,
+    },
     Hopeless {
         plugins: Plugins,
         failed: Instant,
@@ -87,7 +92,8 @@ impl PodQueue {
     /// The most important pod that is ready for an attempt.
     pub fn pop(&mut self, now: Instant) -> Option<Arc<PodInfo>> {
         self.ripen(now);
-        let (_, _, key) = self.active.first().cloned()?;
+        let next = self.active.first().map(|(_, _, key)| key).or_else(|| self.impatient.first().map(|(_, key)| key));
+        let key = next?.clone();
         self.leave(&key);
         let waiting = self.pods.get_mut(&key)?;
         waiting.place = Place::Tried;
@@ -97,7 +103,7 @@ impl PodQueue {
 
     pub fn has_ready(&mut self, now: Instant) -> bool {
         self.ripen(now);
-        !self.active.is_empty()
+        !self.active.is_empty() || !self.impatient.is_empty()
     }
 
     pub fn next_timer(&self) -> Option<Instant> {
@@ -119,7 +125,7 @@ impl PodQueue {
         self.leave(key);
         let Some(waiting) = self.pods.get_mut(key) else { return };
         let until = now + backoff(waiting.attempts);
-        waiting.place = Place::BackingOff(until);
+        waiting.place = Place::BackingOff { until, after_error: true };
         self.timers.insert((until, key.clone()));
     }
 
@@ -140,14 +146,15 @@ impl PodQueue {
         woken.iter().for_each(|key| self.reconsider(key));
     }
 
-    /// Back into play: at once, or when its pause is over.
+    /// Back into play: when its pause is over, or before if nobody else is ready.
     fn reconsider(&mut self, key: &Key) {
         let Some(Waiting { place: Place::Hopeless { failed, .. }, attempts, .. }) = self.pods.get(key) else { return };
         let until = *failed + backoff(*attempts);
         self.leave(key);
         if let Some(waiting) = self.pods.get_mut(key) {
-            waiting.place = Place::BackingOff(until);
+            waiting.place = Place::BackingOff { until, after_error: false };
             self.timers.insert((until, key.clone()));
+            self.impatient.insert((until, key.clone()));
         }
     }
 
@@ -172,8 +179,9 @@ impl PodQueue {
             Place::Active(turn) => {
                 self.active.remove(&(Reverse(waiting.info.priority), *turn, key.clone()));
             }
-            Place::BackingOff(until) => {
+            Place::BackingOff { until, .. } => {
                 self.timers.remove(&(*until, key.clone()));
+                self.impatient.remove(&(*until, key.clone()));
             }
             Place::Hopeless { plugins, failed } => {
                 self.timers.remove(&(*failed + FLUSH_AFTER, key.clone()));
@@ -223,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hopeless_pod_wakes_for_what_turned_it_away_and_not_before_its_pause_is_over() {
+    async fn a_hopeless_pod_wakes_for_what_turned_it_away() {
         let now = Instant::now();
         let mut queue = PodQueue::default();
         queue.update(pod("p", 0, false), true);
@@ -236,10 +244,12 @@ mod tests {
         queue.wake(&[Plugin::NodeResources], |_, _| false);
         assert_eq!(queue.next_timer(), Some(now + FLUSH_AFTER));
         queue.wake(&[Plugin::NodeResources], |_, _| true);
-        assert_eq!(pop(&mut queue, now), None);
         assert_eq!(queue.next_timer(), Some(now + FIRST_BACKOFF));
-        assert_eq!(pop(&mut queue, now + FIRST_BACKOFF).as_deref(), Some("p"));
+        queue.update(pod("other", 0, false), true);
+        assert_eq!(pop(&mut queue, now).as_deref(), Some("other"), "pods without a pause go first");
+        assert_eq!(pop(&mut queue, now).as_deref(), Some("p"), "but nobody waits for nothing");
         queue.back_off(&key, now);
+        assert_eq!(pop(&mut queue, now), None, "except after an error");
         assert_eq!(queue.next_timer(), Some(now + 2 * FIRST_BACKOFF), "the second failure costs more");
         queue.remove(&key);
         assert_eq!(queue.next_timer(), None);
