@@ -1,6 +1,7 @@
 //! The NodeClaims a plan would create.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use karpenter_api::labels as api_labels;
@@ -11,16 +12,16 @@ use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE
 use karpenter_core::plan::{NewNode, Plan};
 use karpenter_core::requirement::Requirement;
 use karpenter_core::requirements::Requirements;
-use karpenter_core::{Pool, World};
+use karpenter_core::{Offering, Pool, World};
 use karpenter_manifests::Loaded;
 use serde_json::Value;
 
 use super::resources::shown;
 
-/// In the order of the plan, as they would be sent to an API server.
-pub(crate) fn node_claims(loaded: &Loaded, plan: &Plan) -> Vec<Value> {
+/// In the order of the plan, as they would be sent to an API server; one at a time, for each lists hundreds of types.
+pub(crate) fn node_claims<'a>(loaded: &'a Loaded, plan: &'a Plan) -> impl Iterator<Item = Value> + 'a {
     let claims = plan.new_nodes.iter().map(|node| claim(&loaded.world, &loaded.node_pools[node.pool], node));
-    claims.map(|claim| serde_json::to_value(claim).expect("our types are plain data with string keys")).collect()
+    claims.map(|claim| serde_json::to_value(claim).expect("our types are plain data with string keys"))
 }
 
 fn claim(world: &World, object: &NodePool, node: &NewNode) -> NodeClaim {
@@ -64,9 +65,7 @@ fn narrowed(pool: &Pool, node: &NewNode) -> Requirements {
     let mut requirements = node.requirements.clone();
     requirements.0.retain(|key, _| ![HOSTNAME, REGISTERED, INITIALIZED].contains(&&**key));
     let types = node.instance_types.iter().map(|position| &pool.instance_types[*position]);
-    let offerings = types.clone().flat_map(|it| &it.offerings);
-    let compatible = offerings.filter(|offering| offering.available && requirements.overlaps(&offering.requirements));
-    let capacity_types: BTreeSet<_> = compatible.filter_map(karpenter_core::Offering::capacity_type).collect();
+    let capacity_types = capacity_types(&requirements, types.clone().flat_map(|it| &it.offerings));
     let min_values = |key: &str| requirements.0.get(key).and_then(|requirement| requirement.min_values);
     let (of_types, of_capacity) = (min_values(INSTANCE_TYPE), min_values(CAPACITY_TYPE));
     let names: Vec<&str> = types.map(|it| &*it.name).collect();
@@ -77,6 +76,26 @@ fn narrowed(pool: &Pool, node: &NewNode) -> Requirements {
         requirements.0.insert(CAPACITY_TYPE.into(), exactly(values, of_capacity));
     }
     requirements
+}
+
+/// The capacity types of offerings that are available and compatible. Hundreds of types share a dozen combinations of
+/// zone and capacity type, so each combination is compared once.
+fn capacity_types<'a>(
+    requirements: &Requirements,
+    offerings: impl Iterator<Item = &'a Offering>,
+) -> BTreeSet<Arc<str>> {
+    let mut seen: BTreeSet<Vec<Option<Arc<str>>>> = BTreeSet::new();
+    let mut found = BTreeSet::new();
+    for offering in offerings.filter(|offering| offering.available) {
+        let Some(capacity_type) = offering.capacity_type() else { continue };
+        let reservation = offering.reservation.as_ref().map(|reservation| reservation.id.clone());
+        let combination = vec![offering.zone(), Some(capacity_type.clone()), reservation];
+        if !found.contains(&capacity_type) && seen.insert(combination) && requirements.overlaps(&offering.requirements)
+        {
+            found.insert(capacity_type);
+        }
+    }
+    found
 }
 
 fn written(requirements: &Requirements) -> Vec<NodeSelectorRequirement> {

@@ -5,28 +5,53 @@ use std::time::Duration;
 
 use karpenter_core::World;
 use karpenter_core::plan::{LeftOver, NewNode, Plan};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::explain;
 use super::order::names;
 use super::resources::shown;
 
+/// Nodes and leftovers become text one by one while they are written: a plan of many nodes lists millions of types.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Document<'a> {
     api_version: &'static str,
-    new_nodes: Vec<Node<'a>>,
+    new_nodes: NewNodes<'a>,
     existing_nodes: Vec<Existing<'a>>,
-    unschedulable: Vec<Unschedulable<'a>>,
+    unschedulable: LeftOvers<'a>,
     price_per_hour: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     solve_millis: Option<f64>,
 }
 
+struct NewNodes<'a> {
+    world: &'a World,
+    nodes: &'a [NewNode],
+    names: Vec<String>,
+}
+
+impl Serialize for NewNodes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let nodes = self.nodes.iter().zip(&self.names);
+        serializer.collect_seq(nodes.map(|(node, name)| new_node(self.world, node, name)))
+    }
+}
+
+struct LeftOvers<'a> {
+    world: &'a World,
+    all: Vec<&'a LeftOver>,
+}
+
+impl Serialize for LeftOvers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.all.iter().map(|left| told(self.world, left)))
+    }
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Node<'a> {
-    name: String,
+    name: &'a str,
     node_pool: &'a str,
     instance_type: &'a str,
     capacity_type: &'a str,
@@ -69,7 +94,6 @@ struct Miss<'a> {
 
 pub(crate) fn document<'a>(world: &'a World, plan: &'a Plan, took: Option<Duration>) -> Document<'a> {
     let keys = |pods: &[usize]| pods.iter().map(|pod| world.pods[*pod].key()).collect();
-    let new_nodes = plan.new_nodes.iter().zip(names(world, &plan.new_nodes));
     let mut existing_nodes: Vec<Existing<'_>> = plan
         .existing
         .iter()
@@ -79,9 +103,9 @@ pub(crate) fn document<'a>(world: &'a World, plan: &'a Plan, took: Option<Durati
     existing_nodes.sort_by_key(|node| node.name);
     Document {
         api_version: "plan.karpenter.sh/v1",
-        new_nodes: new_nodes.map(|(node, name)| new_node(world, node, name)).collect(),
+        new_nodes: NewNodes { world, nodes: &plan.new_nodes, names: names(world, &plan.new_nodes) },
         existing_nodes,
-        unschedulable: unschedulable(world, plan).into_iter().map(|left| told(world, left)).collect(),
+        unschedulable: LeftOvers { world, all: unschedulable(world, plan) },
         price_per_hour: plan.price().dollars(),
         solve_millis: took.map(|took| took.as_micros() as f64 / 1000.0),
     }
@@ -94,7 +118,7 @@ pub(crate) fn unschedulable<'a>(world: &World, plan: &'a Plan) -> Vec<&'a LeftOv
     all
 }
 
-fn new_node<'a>(world: &'a World, node: &'a NewNode, name: String) -> Node<'a> {
+fn new_node<'a>(world: &'a World, node: &'a NewNode, name: &'a str) -> Node<'a> {
     let pool = &world.pools[node.pool];
     let launched = pool.instance_types.iter().find(|it| it.name == node.launch.instance_type);
     Node {
