@@ -1,5 +1,7 @@
 //! Between the stored version of an object and the others it is served in.
 
+use karpenter_kinds::decode;
+use karpenter_kinds::types::Types;
 use serde_json::{Map, Value, json};
 
 use crate::registry::{Origin, Served};
@@ -76,6 +78,12 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("count", "deprecatedCount"),
 ];
 
+/// Written as the type of that version writes it.
+fn as_type(value: Value, api_version: &str, kind: &str) -> Value {
+    let Some(id) = Types::get().kind(api_version, kind) else { return value };
+    decode::decode(id, value.clone()).map(|decoded| decoded.value).unwrap_or(value)
+}
+
 fn rename(value: Value, names: &[(&str, &str)], api_version: &str, direction: Direction) -> Value {
     let Value::Object(fields) = value else { return value };
     let mut out = Map::new();
@@ -91,7 +99,7 @@ fn rename(value: Value, names: &[(&str, &str)], api_version: &str, direction: Di
         out.insert(key, value);
     }
     out.insert("apiVersion".into(), Value::from(api_version));
-    Value::Object(out)
+    as_type(Value::Object(out), api_version, "Event")
 }
 
 fn autoscaler_to_v1(mut value: Value) -> Value {
@@ -124,7 +132,7 @@ fn autoscaler_to_v1(mut value: Value) -> Value {
         .as_object_mut()
         .and_then(|spec| spec.shift_remove("behavior"))
     {
-        annotate(&mut value, "autoscaling.alpha.kubernetes.io/behavior", &behavior);
+        annotate(&mut value, "autoscaling.alpha.kubernetes.io/behavior", &internal_behavior(&behavior));
     }
     let status = value["status"].as_object_mut();
     let (conditions, current) = match status {
@@ -142,13 +150,41 @@ fn autoscaler_to_v1(mut value: Value) -> Value {
             }
         }
     }
-    if value["status"].get("desiredReplicas").is_none() {
-        value["status"]["desiredReplicas"] = json!(0);
+    as_type(value, "autoscaling/v1", "HorizontalPodAutoscaler")
+}
+
+/// The annotation holds the server's internal form, whose fields have no JSON names.
+fn internal_behavior(behavior: &Value) -> Value {
+    let rules = |rules: &Value| {
+        if rules.is_null() {
+            return Value::Null;
+        }
+        let policies: Vec<Value> = rules["policies"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|p| json!({"Type": p["type"], "Value": p["value"], "PeriodSeconds": p["periodSeconds"]}))
+            .collect();
+        json!({"StabilizationWindowSeconds": rules["stabilizationWindowSeconds"], "SelectPolicy": rules["selectPolicy"],
+            "Policies": policies, "Tolerance": rules["tolerance"]})
+    };
+    json!({"ScaleUp": rules(&behavior["scaleUp"]), "ScaleDown": rules(&behavior["scaleDown"])})
+}
+
+fn external_behavior(behavior: Value) -> Value {
+    match behavior {
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| {
+                let mut letters = key.chars();
+                let first = letters.next().map(|c| c.to_lowercase().to_string()).unwrap_or_default();
+                (first + letters.as_str(), external_behavior(value))
+            })
+            .collect(),
+        Value::Array(items) => items.into_iter().map(external_behavior).collect(),
+        other => other,
     }
-    if value["status"].get("currentReplicas").is_none() {
-        value["status"]["currentReplicas"] = json!(0);
-    }
-    value
 }
 
 fn annotate(value: &mut Value, key: &str, content: &Value) {
@@ -178,7 +214,7 @@ fn autoscaler_to_v2(mut value: Value) -> Value {
             .and_then(|text| serde_json::from_str::<Value>(text).ok());
         match (field, parsed) {
             ("metrics", Some(Value::Array(more))) => metrics.splice(0..0, more).for_each(drop),
-            ("behavior", Some(behavior)) => value["spec"]["behavior"] = behavior,
+            ("behavior", Some(behavior)) => value["spec"]["behavior"] = external_behavior(behavior),
             _ => {}
         }
     }
@@ -188,5 +224,5 @@ fn autoscaler_to_v2(mut value: Value) -> Value {
     if let Some(status) = value["status"].as_object_mut() {
         status.shift_remove("currentCPUUtilizationPercentage");
     }
-    value
+    as_type(value, "autoscaling/v2", "HorizontalPodAutoscaler")
 }

@@ -80,8 +80,33 @@ fn with_write<T>(served: &Served, author: &Author<'_>, use_it: impl FnOnce(Write
 }
 
 /// The object with the fields it changes recorded as the author's.
-pub(crate) fn update(served: &Served, live: Option<&Value>, new: &Value, author: &Author<'_>) -> Value {
-    with_write(served, author, |write| apply::update(live, new, write))
+pub(crate) fn update(served: &Served, live: Option<&Value>, mut new: Value, author: &Author<'_>) -> Value {
+    if let Origin::Custom(_) = served.origin {
+        return with_write(served, author, |write| apply::update(live, &new, write));
+    }
+    // A null of a Go type is no value, and nobody's.
+    let (plain_live, plain_new) = (live.map(without_nulls), without_nulls(&new));
+    let mut tracked = with_write(served, author, |write| apply::update(plain_live.as_ref(), &plain_new, write));
+    let managed = tracked["metadata"].as_object_mut().and_then(|metadata| metadata.shift_remove("managedFields"));
+    if let Some(metadata) = new["metadata"].as_object_mut() {
+        match managed {
+            Some(managed) => metadata.insert("managedFields".into(), managed),
+            None => metadata.shift_remove("managedFields"),
+        };
+    }
+    new
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), without_nulls(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
 }
 
 /// Server-side apply of a configuration.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use karpenter_kinds::fielderror::FieldError;
 use karpenter_kinds::strategy::{self, Part};
-use karpenter_kinds::{decode, defaults, validate};
+use karpenter_kinds::{decode, defaults, validate, warnings};
 use karpenter_structural::apply;
 use serde_json::{Map, Value};
 
@@ -130,6 +130,7 @@ pub(crate) fn decode_object(
         }
     };
     report_strict(served, strict_errors, options)?;
+    options.warnings.extend(warnings::of(&served.group, &served.kind, &value));
     Ok(value)
 }
 
@@ -196,7 +197,7 @@ pub(crate) fn create(
         metadata.shift_remove("managedFields");
     }
     let author = Author { manager: &options.manager, part: Part::Main, subresource: "", now: &now };
-    let object = managed::update(&place.served, None, &object, &author);
+    let object = managed::update(&place.served, None, object, &author);
     create_managed(state, place, object, options, verb)
 }
 
@@ -373,7 +374,7 @@ pub(crate) fn replace(
     let live = convert::from_stored(&place.served, current.value());
     check_identity(place, &object, &live)?;
     let author = Author { manager: &options.manager, part, subresource, now: &now };
-    let object = managed::update(&place.served, Some(&live), &object, &author);
+    let object = managed::update(&place.served, Some(&live), object, &author);
     replace_managed(state, place, part, current, object, options, verb)
 }
 

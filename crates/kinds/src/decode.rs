@@ -312,6 +312,20 @@ fn base64_canonical(text: &str) -> Result<String, String> {
     Ok(cleaned)
 }
 
+/// Standard base64 with padding.
+pub fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0u32, |word, byte| (word << 8) | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for index in 0..4 {
+            let character = char::from(ALPHABET[(word >> (18 - 6 * index)) as usize & 63]);
+            out.push(if index <= chunk.len() { character } else { '=' });
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,6 +345,13 @@ mod tests {
             json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"},
                 "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}, "status": {}})
         );
+    }
+
+    #[test]
+    fn base64_pads() {
+        for (text, want) in [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("plain", "cGxhaW4=")] {
+            assert_eq!(base64(text.as_bytes()), want);
+        }
     }
 
     #[test]

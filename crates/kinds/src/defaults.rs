@@ -11,7 +11,10 @@ pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
         ("", "PodTemplate") => pod::template(&mut object["template"]),
         ("", "ReplicationController") => replication_controller(object),
         ("", "Service") => service(object),
-        ("", "Secret") => set(object, "type", json!("Opaque")),
+        ("", "Secret") => {
+            fold_string_data(object);
+            set(object, "type", json!("Opaque"));
+        }
         ("", "PersistentVolume") => {
             set(&mut object["status"], "phase", json!("Pending"));
             set(&mut object["spec"], "persistentVolumeReclaimPolicy", json!("Retain"));
@@ -105,9 +108,19 @@ pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
 
 /// A Job without a manual selector selects its own pods by its uid, under the old and the new label.
 pub fn job_selector(job: &mut Value) {
-    if job["spec"]["manualSelector"] == true || !job["metadata"]["uid"].is_string() {
-        return;
+    if job["spec"]["manualSelector"] != true && job["metadata"]["uid"].is_string() {
+        generate_job_selector(job);
     }
+    // Defaults apply to what is read as well: a job without labels shows its template's.
+    let labels = job["spec"]["template"]["metadata"].get("labels").cloned();
+    if job["metadata"]["labels"].as_object().is_none_or(|labels| labels.is_empty())
+        && let Some(labels) = labels
+    {
+        job["metadata"]["labels"] = labels;
+    }
+}
+
+fn generate_job_selector(job: &mut Value) {
     let (name, uid) = (job["metadata"]["name"].clone(), job["metadata"]["uid"].clone());
     let labels = &mut job["spec"]["template"]["metadata"]["labels"];
     for (key, value) in [
@@ -120,6 +133,17 @@ pub fn job_selector(job: &mut Value) {
     }
     if job["spec"].get("selector").is_none_or(Value::is_null) {
         job["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+    }
+}
+
+/// `stringData` is a convenience for writers: it is kept as data.
+fn fold_string_data(secret: &mut Value) {
+    let Some(plain) = secret.as_object_mut().and_then(|fields| fields.shift_remove("stringData")) else { return };
+    for (key, text) in plain.as_object().into_iter().flatten() {
+        secret["data"][key] = json!(crate::decode::base64(text.as_str().unwrap_or_default().as_bytes()));
+    }
+    if let Some(data) = secret["data"].as_object_mut() {
+        data.sort_keys();
     }
 }
 
@@ -220,7 +244,13 @@ fn deployment(object: &mut Value) {
     set(spec, "progressDeadlineSeconds", json!(600));
 }
 
+/// The annotation that stands for a field of an older version.
+pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 fn daemon_set(object: &mut Value) {
+    if object["metadata"]["annotations"].get(TEMPLATE_GENERATION).is_none() {
+        object["metadata"]["annotations"][TEMPLATE_GENERATION] = json!("0");
+    }
     let spec = &mut object["spec"];
     pod::template(&mut spec["template"]);
     set(&mut spec["updateStrategy"], "type", json!("RollingUpdate"));
@@ -236,6 +266,8 @@ fn stateful_set(object: &mut Value) {
     let spec = &mut object["spec"];
     pod::template(&mut spec["template"]);
     for claim in each(&mut spec["volumeClaimTemplates"]) {
+        claim["kind"] = json!("PersistentVolumeClaim");
+        claim["apiVersion"] = json!("v1");
         set(&mut claim["status"], "phase", json!("Pending"));
         set(&mut claim["spec"], "volumeMode", json!("Filesystem"));
     }
@@ -246,7 +278,6 @@ fn stateful_set(object: &mut Value) {
     }
     if spec["updateStrategy"]["type"] == "RollingUpdate" && spec["updateStrategy"]["rollingUpdate"].is_object() {
         set(&mut spec["updateStrategy"]["rollingUpdate"], "partition", json!(0));
-        set(&mut spec["updateStrategy"]["rollingUpdate"], "maxUnavailable", json!(1));
     }
     let retention = &mut spec["persistentVolumeClaimRetentionPolicy"];
     set(retention, "whenDeleted", json!("Retain"));

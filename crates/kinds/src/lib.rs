@@ -4,6 +4,11 @@
 //!   resources   what is served: groups, versions, names, verbs, subresources
 //!   types       the structs behind the kinds, field by field
 //!   decode      JSON in, the JSON a Go server would store out
+//!   defaults    what a version fills in
+//!   strategy    what a create or an update may touch, and when the generation moves
+//!   validate    what is refused, and in which words
+//!   printers    the tables kubectl shows
+//!   selector    label and field selectors; selectable says which fields there are
 //! ```
 //!
 //! Messages are those of kube-apiserver, because users and their tests read them.
@@ -22,3 +27,4 @@ pub mod strategy;
 pub mod times;
 pub mod types;
 pub mod validate;
+pub mod warnings;

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::defaults::TEMPLATE_GENERATION;
 use crate::pods;
 
 /// What of an object a request may change.
@@ -135,6 +136,7 @@ pub fn prepare_create(kind: &str, object: &mut Value, has_status: bool, now: &st
                 object["spec"]["finalizers"] = Value::Array(finalizers);
             }
         }
+        "DaemonSet" => object["metadata"]["annotations"][TEMPLATE_GENERATION] = json!("1"),
         "CustomResourceDefinition" => {
             object["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""},
             "storedVersions": null})
@@ -160,6 +162,7 @@ pub fn prepare_update(kind: &str, part: Part, object: &mut Value, old: &Value, h
                     }
                 },
                 "PersistentVolumeClaim" => normalize_data_sources(object),
+                "DaemonSet" => count_template_changes(object, old),
                 _ => {}
             }
         }
@@ -244,6 +247,13 @@ pub fn prepare_update(kind: &str, part: Part, object: &mut Value, old: &Value, h
             }
         }
     }
+}
+
+fn count_template_changes(object: &mut Value, old: &Value) {
+    let before = old["metadata"]["annotations"][TEMPLATE_GENERATION].as_str().and_then(|text| text.parse::<i64>().ok());
+    let changed = object["spec"]["template"] != old["spec"]["template"];
+    let next = before.unwrap_or(0) + i64::from(changed);
+    object["metadata"]["annotations"][TEMPLATE_GENERATION] = json!(next.to_string());
 }
 
 fn generation_moves(kind: &str, part: Part, object: &Value, old: &Value) -> bool {

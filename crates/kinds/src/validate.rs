@@ -3,65 +3,140 @@
 use serde_json::Value;
 
 use crate::fielderror::FieldError;
-use crate::names;
 use crate::strategy::Part;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
-    Subdomain,
-    Label,
-    Dns1035,
-    PathSegment,
-}
+mod meta;
+mod nodes;
+mod pod;
+mod pod_update;
+mod policy;
+mod services;
+mod storage;
+mod workloads;
+
+pub use meta::{NameRule, label_selector, labels, metadata, metadata_update};
 
 /// Errors of an object about to be created.
-pub fn create(_group: &str, kind: &str, namespaced: bool, object: &Value) -> Vec<FieldError> {
-    metadata(namespaced, name_rule(kind), object)
+pub fn create(group: &str, kind: &str, namespaced: bool, object: &Value) -> Vec<FieldError> {
+    let mut errors = metadata(namespaced, name_rule(kind), object);
+    errors.extend(content(group, kind, object));
+    if (group, kind) == ("", "Pod") {
+        errors.extend(pod::pod_on_create(object));
+    }
+    errors
 }
 
 /// Errors of an update.
-pub fn update(
-    _group: &str,
-    _kind: &str,
-    _namespaced: bool,
-    _part: Part,
-    object: &Value,
-    old: &Value,
-) -> Vec<FieldError> {
-    metadata_update(object, old)
+pub fn update(group: &str, kind: &str, namespaced: bool, part: Part, object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = metadata_update(object, old);
+    errors.extend(metadata(namespaced, NameRule::Any, object));
+    if part == Part::Status || part == Part::Approval || part == Part::Finalize {
+        errors.extend(match (group, kind) {
+            ("", "Pod") => pod_update::status(object, old),
+            _ => Vec::new(),
+        });
+        return errors;
+    }
+    errors.extend(match (group, kind) {
+        ("", "Pod") => pod_update::update(part, object, old),
+        ("apps", "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet") => workloads::update(kind, object, old),
+        ("batch", "Job") => workloads::job_update(object, old),
+        ("", "Service") => services::update(object, old),
+        ("", "Secret" | "ConfigMap") => storage::data_update(kind, object, old),
+        ("", "Node") => nodes::update(object, old),
+        ("", "PersistentVolumeClaim") => storage::claim_update(object, old),
+        ("", "PersistentVolume") => storage::volume_update(object, old),
+        ("storage.k8s.io", "StorageClass") => storage::class_update(object, old),
+        ("scheduling.k8s.io", "PriorityClass") => policy::priority_class_update(object, old),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => policy::binding_update(object, old),
+        ("node.k8s.io", "RuntimeClass") => policy::runtime_class_update(object, old),
+        ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate") => immutable("spec", object.get("spec"), old.get("spec")),
+        _ => Vec::new(),
+    });
+    if (group, kind) != ("", "Pod") {
+        errors.extend(content(group, kind, object));
+    }
+    errors
+}
+
+/// What must hold of an object whoever writes it.
+fn content(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
+    match (group, kind) {
+        ("", "Pod") => pod::spec(&object["spec"], "spec", pod::Owner::Pod),
+        ("", "PodTemplate") => pod::template(&object["template"], "template", pod::Owner::Template),
+        ("apps", "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet") => workloads::validate(kind, object),
+        ("", "ReplicationController") => workloads::replication_controller(object),
+        ("batch", "Job") => workloads::job_spec(&object["spec"], "spec"),
+        ("batch", "CronJob") => workloads::cron_job(object),
+        ("", "Service") => services::validate(object),
+        ("networking.k8s.io", "Ingress") => services::ingress(object),
+        ("networking.k8s.io", "NetworkPolicy") => label_selector(&object["spec"]["podSelector"], "spec.podSelector"),
+        ("", "Secret" | "ConfigMap") => storage::data(kind, object),
+        ("", "Node") => nodes::validate(object),
+        ("", "Namespace") => Vec::new(),
+        ("", "LimitRange") => policy::limit_range(object),
+        ("", "ResourceQuota") => policy::resource_quota(object),
+        ("", "PersistentVolumeClaim") => storage::claim(object),
+        ("", "PersistentVolume") => storage::volume(object),
+        ("storage.k8s.io", "StorageClass") => storage::class(object),
+        ("policy", "PodDisruptionBudget") => policy::budget(object),
+        ("scheduling.k8s.io", "PriorityClass") => policy::priority_class(object),
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => policy::rules(object, kind == "ClusterRole"),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => policy::role_binding(object, kind),
+        ("coordination.k8s.io", "Lease") => policy::lease(object),
+        ("autoscaling", "HorizontalPodAutoscaler") => policy::autoscaler(object),
+        ("", "Event") | ("events.k8s.io", "Event") => policy::event(object),
+        ("certificates.k8s.io", "CertificateSigningRequest") => policy::signing_request(object),
+        _ => Vec::new(),
+    }
 }
 
 fn name_rule(kind: &str) -> NameRule {
     match kind {
-        "Namespace" => NameRule::Label,
-        "Service" => NameRule::Dns1035,
+        "Namespace" | "PodGroup" => NameRule::Label,
+        "Service" => NameRule::Service,
         "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => NameRule::PathSegment,
         _ => NameRule::Subdomain,
     }
 }
 
-pub fn metadata(_namespaced: bool, rule: NameRule, object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    if name.is_empty() {
-        errors.push(FieldError::required(
-            "metadata.name",
-            "name or generateName is required",
-        ));
-    } else {
-        let check = match rule {
-            NameRule::Subdomain => names::dns_subdomain(name),
-            NameRule::Label => names::dns_label(name),
-            NameRule::Dns1035 => names::dns1035_label(name),
-            NameRule::PathSegment => names::path_segment(name),
-        };
-        for message in check.err().into_iter().flatten() {
-            errors.push(FieldError::invalid("metadata.name", name, message));
-        }
+/// An immutable field that changed.
+pub(crate) fn immutable(field: &str, new: Option<&Value>, old: Option<&Value>) -> Vec<FieldError> {
+    if new == old {
+        return Vec::new();
     }
-    errors
+    vec![FieldError::invalid(field, new.cloned().unwrap_or(Value::Null), "field is immutable")]
 }
 
-pub fn metadata_update(_object: &Value, _old: &Value) -> Vec<FieldError> {
-    Vec::new()
+/// A value out of an enumeration.
+pub(crate) fn one_of(field: &str, value: &Value, allowed: &[&str]) -> Vec<FieldError> {
+    let text = value.as_str().unwrap_or_default();
+    if text.is_empty() {
+        return vec![FieldError::required(field, "")];
+    }
+    if allowed.contains(&text) {
+        return Vec::new();
+    }
+    let mut sorted = allowed.to_vec();
+    sorted.sort_unstable();
+    vec![FieldError::not_supported(field, text, &sorted)]
 }
+
+/// Zero or more.
+pub(crate) fn non_negative(field: &str, value: &Value) -> Vec<FieldError> {
+    match value.as_i64() {
+        Some(number) if number < 0 => {
+            vec![FieldError::invalid(field, number, "must be greater than or equal to 0")]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The elements of a list with their paths.
+pub(crate) fn items<'a>(list: &'a Value, field: &str) -> Vec<(String, &'a Value)> {
+    let items = list.as_array().into_iter().flatten().enumerate();
+    items.map(|(index, item)| (format!("{field}[{index}]"), item)).collect()
+}
+
+#[cfg(test)]
+mod tests;

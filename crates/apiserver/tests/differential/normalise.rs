@@ -82,6 +82,10 @@ impl Names {
         for (name, replacement) in &self.0 {
             text = text.replace(name, replacement);
         }
+        if let Some(at) = text.find("kube-api-access-") {
+            let end = (at + "kube-api-access-".len() + 5).min(text.len());
+            text.replace_range(at..end, "kube-api-access-SUFFIX");
+        }
         text = replace_uids(&text);
         for marker in ["resource version: ", "ResourceVersion in precondition: ", "ResourceVersion in object meta: ", "current: ", "\"resourceVersion\":\"", "\\\"resourceVersion\\\":\\\""] {
             text = replace_digits_after(&text, marker);

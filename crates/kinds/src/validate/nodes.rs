@@ -1,0 +1,56 @@
+//! Nodes.
+
+use serde_json::Value;
+
+use super::items;
+use crate::fielderror::FieldError;
+use crate::names;
+
+pub(super) fn validate(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut known: Vec<(&str, &str)> = Vec::new();
+    for (field, taint) in items(&object["spec"]["taints"], "spec.taints") {
+        let text = |key: &str| taint[key].as_str().unwrap_or_default();
+        for message in names::qualified_name(text("key")).err().into_iter().flatten() {
+            errors.push(FieldError::invalid(format!("{field}.key"), text("key"), message));
+        }
+        for message in names::label_value(text("value")).err().into_iter().flatten() {
+            errors.push(FieldError::invalid(format!("{field}.value"), text("value"), message));
+        }
+        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        if text("effect").is_empty() {
+            errors.push(FieldError::required(format!("{field}.effect"), ""));
+        } else if !effects.contains(&text("effect")) {
+            let sorted = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
+            errors.push(FieldError::not_supported(format!("{field}.effect"), text("effect"), &sorted));
+        }
+        let pair = (text("key"), text("effect"));
+        if known.contains(&pair) {
+            let mut error = FieldError::duplicate(&field, "");
+            error.value = Some(taint.to_string());
+            error.detail = "taints must be unique by key and effect pair".into();
+            errors.push(error);
+        }
+        known.push(pair);
+    }
+    errors
+}
+
+pub(super) fn update(object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let text = |object: &Value, key: &str| object["spec"][key].as_str().unwrap_or_default().to_owned();
+    for (key, detail) in [("providerID", "node updates may not change providerID except from \"\" to valid")] {
+        let (new, before) = (text(object, key), text(old, key));
+        if !before.is_empty() && new != before {
+            errors.push(FieldError::forbidden(format!("spec.{key}"), detail));
+        }
+    }
+    for key in ["podCIDR"] {
+        let (new, before) = (text(object, key), text(old, key));
+        if !before.is_empty() && new != before {
+            let detail = "node updates may not change podCIDR except from \"\" to valid";
+            errors.push(FieldError::forbidden("spec.podCIDRs", detail));
+        }
+    }
+    errors
+}

@@ -1,0 +1,224 @@
+//! Budgets, quotas, ranges, priorities, roles and the small kinds.
+
+use serde_json::Value;
+
+use super::{immutable, items, label_selector, non_negative};
+use crate::fielderror::FieldError;
+use crate::names;
+use crate::quantity::Quantity;
+
+pub(super) fn budget(object: &Value) -> Vec<FieldError> {
+    let spec = &object["spec"];
+    let mut errors = Vec::new();
+    let (least, most) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
+    if least.is_some() && most.is_some() {
+        let detail = "minAvailable and maxUnavailable cannot be both set";
+        let mut error = FieldError::invalid("spec", "", detail);
+        error.value = Some(spec.to_string());
+        errors.push(error);
+    }
+    for (key, value) in [("minAvailable", least), ("maxUnavailable", most)] {
+        if let Some(value) = value {
+            errors.extend(super::workloads::int_or_percent(value, &format!("spec.{key}")));
+        }
+    }
+    if let Some(policy) = spec["unhealthyPodEvictionPolicy"].as_str()
+        && !["IfHealthyBudget", "AlwaysAllow"].contains(&policy)
+    {
+        let allowed = ["AlwaysAllow", "IfHealthyBudget"];
+        errors.push(FieldError::not_supported("spec.unhealthyPodEvictionPolicy", policy, &allowed));
+    }
+    errors.extend(label_selector(&spec["selector"], "spec.selector"));
+    errors
+}
+
+pub(super) fn priority_class(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (name, value) = (object["metadata"]["name"].as_str().unwrap_or_default(), object["value"].as_i64().unwrap_or(0));
+    if name.starts_with("system-") && !["system-node-critical", "system-cluster-critical"].contains(&name) {
+        let detail = "priority class names with 'system-' prefix are reserved for system use only. error: ".to_owned()
+            + &format!("{name} is not a known system priority class");
+        errors.push(FieldError::forbidden("metadata.name", detail));
+    } else if !name.starts_with("system-") && value > 1_000_000_000 {
+        let detail = "maximum allowed value of a user defined priority is 1000000000";
+        errors.push(FieldError::forbidden("value", detail));
+    }
+    let policies = ["Never", "PreemptLowerPriority"];
+    errors.extend(super::one_of("preemptionPolicy", &object["preemptionPolicy"], &policies));
+    errors
+}
+
+pub(super) fn priority_class_update(object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if object["value"] != old["value"] {
+        let value = object["value"].as_i64().unwrap_or(0);
+        let _ = value;
+        errors.push(FieldError::forbidden("value", "may not be changed in an update."));
+    }
+    errors.extend(immutable("preemptionPolicy", object.get("preemptionPolicy"), old.get("preemptionPolicy")));
+    errors
+}
+
+pub(super) fn runtime_class_update(object: &Value, old: &Value) -> Vec<FieldError> {
+    immutable("handler", object.get("handler"), old.get("handler"))
+}
+
+pub(super) fn rules(object: &Value, cluster: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (field, rule) in items(&object["rules"], "rules") {
+        let count = |key: &str| rule[key].as_array().map_or(0, Vec::len);
+        if count("verbs") == 0 {
+            errors.push(FieldError::required(format!("{field}.verbs"), "verbs must contain at least one value"));
+        }
+        if count("nonResourceURLs") > 0 {
+            if !cluster {
+                let detail = "namespaced rules cannot apply to non-resource URLs";
+                errors.push(FieldError::invalid(format!("{field}.nonResourceURLs"), &rule["nonResourceURLs"], detail));
+            }
+            if count("apiGroups") + count("resources") + count("resourceNames") > 0 {
+                let detail = "rules cannot apply to both regular resources and non-resource URLs";
+                errors.push(FieldError::invalid(format!("{field}.nonResourceURLs"), &rule["nonResourceURLs"], detail));
+            }
+            continue;
+        }
+        if count("apiGroups") == 0 {
+            let detail = "resource rules must supply at least one api group";
+            errors.push(FieldError::required(format!("{field}.apiGroups"), detail));
+        }
+        if count("resources") == 0 {
+            let detail = "resource rules must supply at least one resource";
+            errors.push(FieldError::required(format!("{field}.resources"), detail));
+        }
+    }
+    errors
+}
+
+pub(super) fn role_binding(object: &Value, kind: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let reference = &object["roleRef"];
+    if reference["apiGroup"] != "rbac.authorization.k8s.io" {
+        let group = reference["apiGroup"].as_str().unwrap_or_default();
+        errors.push(FieldError::not_supported("roleRef.apiGroup", group, &["rbac.authorization.k8s.io"]));
+    }
+    let allowed: &[&str] = if kind == "ClusterRoleBinding" { &["ClusterRole"] } else { &["Role", "ClusterRole"] };
+    let referenced = reference["kind"].as_str().unwrap_or_default();
+    if !allowed.contains(&referenced) {
+        let mut sorted = allowed.to_vec();
+        sorted.sort_unstable();
+        errors.push(FieldError::not_supported("roleRef.kind", referenced, &sorted));
+    }
+    if reference["name"].as_str().unwrap_or_default().is_empty() {
+        errors.push(FieldError::required("roleRef.name", ""));
+    }
+    for (field, subject) in items(&object["subjects"], "subjects") {
+        let text = |key: &str| subject[key].as_str().unwrap_or_default();
+        if text("name").is_empty() {
+            errors.push(FieldError::required(format!("{field}.name"), ""));
+        }
+        match text("kind") {
+            "ServiceAccount" => {
+                if kind == "ClusterRoleBinding" && text("namespace").is_empty() {
+                    errors.push(FieldError::required(format!("{field}.namespace"), ""));
+                }
+            }
+            "User" | "Group" => {}
+            other => {
+                errors.push(FieldError::not_supported(format!("{field}.kind"), other, &["Group", "ServiceAccount", "User"]));
+            }
+        }
+    }
+    errors
+}
+
+pub(super) fn binding_update(object: &Value, old: &Value) -> Vec<FieldError> {
+    if object["roleRef"] == old["roleRef"] {
+        return Vec::new();
+    }
+    let mut error = FieldError::invalid("roleRef", "", "cannot change roleRef");
+    error.value = Some(object["roleRef"].to_string());
+    vec![error]
+}
+
+pub(super) fn lease(object: &Value) -> Vec<FieldError> {
+    let spec = &object["spec"];
+    let mut errors = Vec::new();
+    if let Some(seconds) = spec["leaseDurationSeconds"].as_i64().filter(|seconds| *seconds <= 0) {
+        errors.push(FieldError::invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"));
+    }
+    errors.extend(non_negative("spec.leaseTransitions", &spec["leaseTransitions"]));
+    errors
+}
+
+pub(super) fn autoscaler(object: &Value) -> Vec<FieldError> {
+    let spec = &object["spec"];
+    let mut errors = Vec::new();
+    let (least, most) = (spec["minReplicas"].as_i64().unwrap_or(1), spec["maxReplicas"].as_i64().unwrap_or(0));
+    if least < 1 {
+        errors.push(FieldError::invalid("spec.minReplicas", least, "must be greater than or equal to 1"));
+    }
+    if most < 1 {
+        errors.push(FieldError::invalid("spec.maxReplicas", most, "must be greater than 0"));
+    }
+    if most < least {
+        errors.push(FieldError::invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"));
+    }
+    for key in ["kind", "name"] {
+        if spec["scaleTargetRef"][key].as_str().unwrap_or_default().is_empty() {
+            errors.push(FieldError::required(format!("spec.scaleTargetRef.{key}"), ""));
+        }
+    }
+    errors
+}
+
+pub(super) fn limit_range(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let quantity = |value: &Value| value.as_str().and_then(|text| Quantity::parse(text).ok());
+    for (field, limit) in items(&object["spec"]["limits"], "spec.limits") {
+        for (name, least) in limit["min"].as_object().into_iter().flatten() {
+            let most = &limit["max"][name];
+            if let (Some(low), Some(high)) = (quantity(least), quantity(most))
+                && low > high
+            {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let detail = format!("min value {} is greater than max value {}", text(least), text(most));
+                errors.push(FieldError::invalid(format!("{field}.min[{name}]"), least, detail));
+            }
+        }
+    }
+    errors
+}
+
+pub(super) fn resource_quota(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (name, value) in object["spec"]["hard"].as_object().into_iter().flatten() {
+        let field = format!("spec.hard[{name}]");
+        for message in names::qualified_name(name).err().into_iter().flatten() {
+            errors.push(FieldError::invalid(&field, name, message));
+        }
+        if value.as_str().and_then(|text| Quantity::parse(text).ok()).is_some_and(|quantity| quantity.nanos < 0) {
+            errors.push(FieldError::invalid(&field, value, "must be greater than or equal to 0"));
+        }
+    }
+    errors
+}
+
+pub(super) fn event(object: &Value) -> Vec<FieldError> {
+    let reference = if object.get("regarding").is_some() { "regarding" } else { "involvedObject" };
+    let namespace = object[reference]["namespace"].as_str().unwrap_or_default();
+    let own = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    if namespace != own && !(namespace.is_empty() && own == "default") {
+        let detail = "does not match event.namespace";
+        return vec![FieldError::invalid("involvedObject.namespace", namespace, detail)];
+    }
+    Vec::new()
+}
+
+pub(super) fn signing_request(object: &Value) -> Vec<FieldError> {
+    // "-----BEGIN CERTIFICATE REQUEST-----" in base64, at any of the three alignments only the first of which a file has.
+    const PEM: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNU";
+    let request = object["spec"]["request"].as_str().unwrap_or_default();
+    if request.starts_with(PEM) {
+        return Vec::new();
+    }
+    vec![FieldError::invalid("spec.request", request, "PEM block type must be CERTIFICATE REQUEST")]
+}

@@ -1,0 +1,220 @@
+//! Data and volumes.
+
+use serde_json::Value;
+
+use super::{immutable, items, label_selector};
+use crate::fielderror::FieldError;
+use crate::quantity::Quantity;
+
+const MAX_DATA: usize = 1 << 20;
+
+pub(super) fn data(kind: &str, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut total = 0;
+    for field in ["data", "binaryData"] {
+        for (key, value) in object[field].as_object().into_iter().flatten() {
+            let valid = !key.is_empty() && key.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'));
+            if !valid || key.len() > 253 || key == "." || key.starts_with("..") {
+                let detail = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+                errors.push(FieldError::invalid(format!("{field}[{key}]"), key, detail));
+            }
+            if field == "binaryData" && object["data"].get(key).is_some() {
+                let detail = "duplicate of key present in data";
+                errors.push(FieldError::invalid(format!("data[{key}]"), key, detail));
+            }
+            total += value.as_str().map_or(0, str::len);
+        }
+    }
+    if total > MAX_DATA {
+        errors.push(FieldError::too_long(if kind == "Secret" { "data" } else { "" }, MAX_DATA));
+    }
+    if kind == "Secret" {
+        let required: &[&str] = match object["type"].as_str().unwrap_or_default() {
+            "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+            "kubernetes.io/dockercfg" => &[".dockercfg"],
+            "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+            "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+            _ => &[],
+        };
+        for key in required {
+            if object["data"].get(*key).is_none() {
+                errors.push(FieldError::required(format!("data[{key}]"), ""));
+            }
+        }
+    }
+    errors
+}
+
+pub(super) fn data_update(kind: &str, object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if kind == "Secret" {
+        errors.extend(immutable("type", object.get("type"), old.get("type")));
+    }
+    if old["immutable"] == true {
+        if object["immutable"] != true {
+            errors.push(FieldError::forbidden("immutable", "field is immutable when `immutable` is set"));
+        }
+        for field in ["data", "binaryData"] {
+            if object.get(field) != old.get(field) {
+                errors.push(FieldError::forbidden(field, "field is immutable when `immutable` is set"));
+            }
+        }
+    }
+    errors
+}
+
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+fn access_modes(list: &Value, field: &str, detail: &str) -> Vec<FieldError> {
+    if list.as_array().is_none_or(Vec::is_empty) {
+        return vec![FieldError::required(field, detail)];
+    }
+    let mut errors = Vec::new();
+    for mode in list.as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if !ACCESS_MODES.contains(&mode) {
+            errors.push(FieldError::not_supported(field, mode, &ACCESS_MODES));
+        }
+    }
+    errors
+}
+
+pub(super) fn claim(object: &Value) -> Vec<FieldError> {
+    let spec = &object["spec"];
+    let mut errors = access_modes(&spec["accessModes"], "spec.accessModes", "at least 1 access mode is required");
+    errors.extend(label_selector(&spec["selector"], "spec.selector"));
+    let storage = &spec["resources"]["requests"]["storage"];
+    match storage.as_str().and_then(|text| Quantity::parse(text).ok()) {
+        None => errors.push(FieldError::required("spec.resources[storage]", "")),
+        Some(size) if size.nanos <= 0 => {
+            errors.push(FieldError::invalid("spec.resources[storage]", storage, "must be greater than zero"));
+        }
+        Some(_) => {}
+    }
+    errors
+}
+
+pub(super) fn claim_update(object: &Value, old: &Value) -> Vec<FieldError> {
+    let (spec, before) = (&object["spec"], &old["spec"]);
+    let size = |spec: &Value| spec["resources"]["requests"]["storage"].as_str().and_then(|text| Quantity::parse(text).ok());
+    let mut munged = spec.clone();
+    if before["volumeName"].as_str().unwrap_or_default().is_empty()
+        && let Some(name) = spec.get("volumeName").cloned()
+    {
+        // Binding sets it once.
+        let _ = name;
+        if let Some(fields) = munged.as_object_mut() {
+            fields.shift_remove("volumeName");
+        }
+    }
+    munged["resources"] = before["resources"].clone();
+    for key in ["volumeAttributesClassName"] {
+        match before.get(key) {
+            Some(value) => munged[key] = value.clone(),
+            None => {
+                if let Some(fields) = munged.as_object_mut() {
+                    fields.shift_remove(key);
+                }
+            }
+        }
+    }
+    if before.get("storageClassName").is_none()
+        && let Some(fields) = munged.as_object_mut()
+    {
+        fields.shift_remove("storageClassName");
+    }
+    let mut errors = Vec::new();
+    if munged != *before {
+        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        errors.push(FieldError::forbidden("spec", detail));
+    }
+    if let (Some(new), Some(before)) = (size(spec), size(before))
+        && new < before
+    {
+        let detail = "field can not be less than status.capacity";
+        errors.push(FieldError::forbidden("spec.resources.requests.storage", detail));
+    }
+    errors
+}
+
+pub(super) fn volume(object: &Value) -> Vec<FieldError> {
+    let spec = &object["spec"];
+    let mut errors = access_modes(&spec["accessModes"], "spec.accessModes", "");
+    if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
+        errors.push(FieldError::required("spec.capacity", ""));
+    } else if spec["capacity"].get("storage").is_none() {
+        errors.push(FieldError::not_supported("spec.capacity", &spec["capacity"], &["storage"]));
+    }
+    const OTHER: [&str; 9] = [
+        "capacity",
+        "accessModes",
+        "claimRef",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "mountOptions",
+        "volumeMode",
+        "nodeAffinity",
+        "volumeAttributesClassName",
+    ];
+    let sources: Vec<&String> =
+        spec.as_object().into_iter().flatten().map(|(key, _)| key).filter(|key| !OTHER.contains(&key.as_str())).collect();
+    if sources.is_empty() {
+        errors.push(FieldError::required("spec", "must specify a volume type"));
+    }
+    let policies = ["Delete", "Recycle", "Retain"];
+    errors.extend(super::one_of("spec.persistentVolumeReclaimPolicy", &spec["persistentVolumeReclaimPolicy"], &policies));
+    let _ = items;
+    errors
+}
+
+pub(super) fn volume_update(object: &Value, old: &Value) -> Vec<FieldError> {
+    const OTHER: [&str; 8] = [
+        "capacity",
+        "accessModes",
+        "claimRef",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "mountOptions",
+        "nodeAffinity",
+        "volumeAttributesClassName",
+    ];
+    let strip = |spec: &Value| {
+        let mut spec = spec.clone();
+        if let Some(fields) = spec.as_object_mut() {
+            OTHER.iter().for_each(|key| {
+                fields.shift_remove(*key);
+            });
+        }
+        spec
+    };
+    if strip(&object["spec"]) == strip(&old["spec"]) {
+        return Vec::new();
+    }
+    vec![FieldError::forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")]
+}
+
+pub(super) fn class(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if object["provisioner"].as_str().unwrap_or_default().is_empty() {
+        errors.push(FieldError::required("provisioner", ""));
+    }
+    let modes = ["Immediate", "WaitForFirstConsumer"];
+    if let Some(mode) = object["volumeBindingMode"].as_str().filter(|mode| !modes.contains(mode)) {
+        errors.push(FieldError::not_supported("volumeBindingMode", mode, &modes));
+    }
+    errors
+}
+
+pub(super) fn class_update(object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if object.get("parameters") != old.get("parameters") {
+        errors.push(FieldError::forbidden("parameters", "updates to parameters are forbidden."));
+    }
+    if object.get("provisioner") != old.get("provisioner") {
+        errors.push(FieldError::forbidden("provisioner", "updates to provisioner are forbidden."));
+    }
+    if object.get("reclaimPolicy") != old.get("reclaimPolicy") {
+        errors.push(FieldError::forbidden("reclaimPolicy", "updates to reclaimPolicy are forbidden."));
+    }
+    errors.extend(immutable("volumeBindingMode", object.get("volumeBindingMode"), old.get("volumeBindingMode")));
+    errors
+}
