@@ -81,6 +81,10 @@ impl Gathered {
 
     pub(crate) fn fault(&mut self, place: &Place, object: &str, fault: Fault) {
         let Fault { field, message } = fault;
+        let same = |told: &InputFault| told.place == *place && told.field == field && told.message == message;
+        if self.faults.iter().rev().take_while(|told| told.place == *place).any(same) {
+            return;
+        }
         self.faults.push(InputFault { place: place.clone(), object: object.to_owned(), field, message });
     }
 
@@ -357,7 +361,10 @@ impl GatherSink<'_> {
     }
 
     /// A NodePool that an API server or the controller would refuse is bad input.
-    fn node_pool(&mut self, place: Place, identity: &Identity, object: Value) {
+    fn node_pool(&mut self, place: Place, identity: &Identity, mut object: Value) {
+        if let Some(spec) = object.pointer_mut("/spec/template/spec") {
+            drop_empty_taint_values(spec);
+        }
         match karpenter_api::parse::<NodePool>(object) {
             Ok(mut object) => {
                 object.metadata.uid.get_or_insert_with(|| identity.uid().to_string());
@@ -388,6 +395,9 @@ impl GatherSink<'_> {
     }
 
     fn node_claim(&mut self, place: Place, identity: &Identity, mut object: Value) {
+        if let Some(spec) = object.get_mut("spec") {
+            drop_empty_taint_values(spec);
+        }
         karpenter_api::apply_defaults(Kind::NodeClaim, &mut object);
         if let Some(object) = self.read::<NodeClaim>(&place, identity, object) {
             self.gathered.claims.push(Found { place, object });
@@ -405,6 +415,19 @@ impl GatherSink<'_> {
     fn note_refusals(&mut self, place: &Place, identity: &Identity, kind: Kind, object: &Value) {
         for fault in karpenter_api::validate(kind, object) {
             self.gathered.notes.push(format!("{place}: {identity}: {fault}: an API server would refuse this"));
+        }
+    }
+}
+
+/// An empty value and none are the same taint. The schema refuses the first, but whatever passes through a Go client
+/// has lost it: such manifests are common, and mean no harm.
+fn drop_empty_taint_values(spec: &mut Value) {
+    for list in ["taints", "startupTaints"] {
+        let taints = spec.get_mut(list).and_then(Value::as_array_mut);
+        for taint in taints.into_iter().flatten().filter_map(Value::as_object_mut) {
+            if taint.get("value").and_then(Value::as_str) == Some("") {
+                taint.remove("value");
+            }
         }
     }
 }

@@ -504,3 +504,13 @@ metadata: {resourceVersion: ""}
     assert_eq!((loaded.world.nodes.len(), loaded.world.pods.len()), (1, 1));
     assert_eq!(loaded.world.pods[0].phase, Phase::Running);
 }
+
+#[test]
+fn an_empty_taint_value_is_no_value() {
+    let text = POOL.replace(
+        "      requirements:",
+        "      taints: [{key: vip, value: '', effect: NoSchedule}]\n      requirements:",
+    );
+    let world = world(&text);
+    assert_eq!((world.pools[0].taints[0].key.as_str(), world.pools[0].taints[0].value.as_str()), ("vip", ""));
+}
