@@ -43,12 +43,13 @@ pub(crate) fn admit(world: &World) -> Admitted {
 }
 
 /// Waiting for a node that kube-scheduler could not find. A nomination hides the pod (it is preempting), unless it is
-/// to a node that is gone, going, or of ours and not yet there.
+/// to a node that is going, or of ours and not yet there. A nomination to a node the world does not know still hides
+/// it: whoever made the world drops those to nodes that are gone.
 pub(crate) fn is_provisionable(pod: &Pod, nodes: &FxHashMap<&str, &karpenter_core::Node>) -> bool {
     let preempting = pod
         .nominated_node
         .as_ref()
-        .is_some_and(|name| nodes.get(&**name).is_some_and(|node| !node.deleting && node.is_initialized()));
+        .is_some_and(|name| nodes.get(&**name).is_none_or(|node| !node.deleting && node.is_initialized()));
     pod.scheduled_reason.as_deref() == Some("Unschedulable")
         && pod.node.is_none()
         && !preempting

@@ -11,7 +11,7 @@ use karpenter_core::{Requirement, Requirements, Resources};
 use crate::bits::Bits;
 use crate::launch::LISTED;
 use crate::problem::Problem;
-use crate::state::{Claim, State};
+use crate::state::Claim;
 use crate::template::short_of_min_values;
 use crate::terms::{KeyId, SetId};
 
@@ -24,9 +24,9 @@ pub(crate) struct Discarded {
 
 impl Problem<'_> {
     /// Claims become new nodes; those whose cut list misses minValues are given up with all their pods.
-    pub(crate) fn new_nodes(&mut self, state: &State) -> (Vec<NewNode>, Vec<Discarded>) {
+    pub(crate) fn new_nodes(&mut self, claims: &[Claim]) -> (Vec<NewNode>, Vec<Discarded>) {
         let (mut nodes, mut discarded) = (Vec::new(), Vec::new());
-        for claim in state.claims.iter().filter(|claim| !claim.pods.is_empty()) {
+        for claim in claims.iter().filter(|claim| !claim.pods.is_empty()) {
             match self.new_node(claim) {
                 Ok(node) => nodes.push(node),
                 Err(keys) => discarded.push(Discarded {

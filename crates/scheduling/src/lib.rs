@@ -24,6 +24,7 @@ mod launch;
 mod place;
 mod problem;
 mod relax;
+mod repack;
 mod spread_defaults;
 mod state;
 mod template;
@@ -53,12 +54,15 @@ pub fn solve(world: &World) -> Plan {
 }
 
 pub fn solve_with(world: &World, packing: Packing) -> Plan {
-    let _ = packing;
     let mut problem = Problem::compile(world);
     let mut state = State::new(&problem);
     let queue: Vec<usize> = (0..problem.pods.len()).collect();
     let outcome = first_match::solve(&mut problem, &mut state, &queue, Reserving::Strict);
-    let (new_nodes, discarded) = problem.new_nodes(&state);
+    let cheaper = match packing {
+        Packing::FirstMatch => None,
+        Packing::Best => repack::improve(&mut problem, &state),
+    };
+    let (new_nodes, discarded) = problem.new_nodes(cheaper.as_ref().unwrap_or(&state.claims));
     let mut plan = Plan { new_nodes, ..Plan::default() };
     for (node, of) in problem.nodes.iter().zip(&state.nodes).filter(|(_, of)| !of.pods.is_empty()) {
         plan.existing.insert(node.index, of.pods.iter().map(|(pod, _)| problem.pods[*pod].index).collect());

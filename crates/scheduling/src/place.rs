@@ -250,7 +250,7 @@ impl Problem<'_> {
     }
 
     /// Where a claim that has not settled may still be launched.
-    fn possible_domains(&mut self, claim: &Claim, table: usize) -> SmallVec<[usize; 8]> {
+    pub(crate) fn possible_domains(&mut self, claim: &Claim, table: usize) -> SmallVec<[usize; 8]> {
         let key = self.domains.keys[table].key;
         let catalog = self.templates[claim.template].catalog;
         let usable = self.catalogs[catalog].usable(claim.set, &mut self.terms);

@@ -158,7 +158,7 @@ impl Problem<'_> {
         self.terms.join(set, asked)
     }
 
-    fn domain_req(&mut self, table: usize, domains: impl Iterator<Item = usize>) -> ReqId {
+    pub(crate) fn domain_req(&mut self, table: usize, domains: impl Iterator<Item = usize>) -> ReqId {
         let names = &self.domains.keys[table].names;
         let mut values: SmallVec<[&Arc<str>; 8]> = domains.map(|at| &names[at]).collect();
         if values.len() == 1 {

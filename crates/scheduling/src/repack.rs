@@ -1,0 +1,48 @@
+//! Packing with prices in mind: start from the baseline, pay less, give nothing up.
+//!
+//! The baseline decides which pods are placed, which preferences hold and in which zone each constrained pod is. With
+//! those pinned, what is left is bin packing with bin prices. A covering programme over node patterns gives each pod a
+//! value; its patterns are bought in whole numbers, the rest is filled greedily by value for price, and groups of badly
+//! used nodes are packed anew as long as that pays. All of it is bounded by counted work, never by a clock.
+
+mod bins;
+mod fill;
+mod kinds;
+mod lanes;
+mod master;
+
+use karpenter_core::MicroUsd;
+
+use crate::problem::Problem;
+use crate::repack::bins::Packer;
+use crate::state::{Claim, State};
+
+/// The claims of a cheaper packing of the same pods, and what they cost; nothing where the baseline is as good.
+pub(crate) fn improve(problem: &mut Problem<'_>, state: &State) -> Option<Vec<Claim>> {
+    let items = kinds::collect(problem, state);
+    if items.all.is_empty() {
+        return None;
+    }
+    let frozen: Vec<Claim> = items.frozen.iter().map(|index| state.claims[*index].clone()).collect();
+    let movable: Vec<usize> = {
+        let frozen: std::collections::BTreeSet<usize> = items.frozen.iter().copied().collect();
+        (0..state.claims.len()).filter(|i| !frozen.contains(i) && !state.claims[*i].pods.is_empty()).collect()
+    };
+    let before: MicroUsd = movable.iter().map(|index| problem.price(&state.claims[*index])).sum();
+    let mut packer = Packer::new(problem, items)?;
+    packer.pack(problem, before.0 as f64);
+    let claims = packer.claims(problem, &frozen)?;
+    let after: MicroUsd = claims.iter().map(|claim| problem.price(claim)).sum();
+    (after < before).then(|| frozen.into_iter().chain(claims).collect())
+}
+
+impl Problem<'_> {
+    /// What a launch of the claim would cost.
+    pub(crate) fn price(&mut self, claim: &Claim) -> MicroUsd {
+        let catalog = self.templates[claim.template].catalog;
+        let order = self.catalogs[catalog].by_price(claim.set, &mut self.terms);
+        let types: Vec<usize> =
+            order.iter().map(|(_, kind)| *kind).filter(|kind| claim.types.contains(*kind)).collect();
+        self.launch(catalog, claim.set, &types).map_or(MicroUsd::UNKNOWN, |launch| launch.price)
+    }
+}

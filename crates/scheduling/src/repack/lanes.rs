@@ -1,0 +1,102 @@
+//! Where things can be packed: for each pool and flavour of requirements, the types worth looking at.
+
+use karpenter_core::labels::SPOT;
+use rustc_hash::FxHashSet;
+
+use crate::bits::Bits;
+use crate::columns::{Amount, Amounts, ResId};
+use crate::problem::Problem;
+use crate::repack::kinds::Items;
+use crate::terms::SetId;
+
+/// A template narrowed by what some pods ask for.
+pub(crate) struct Lane {
+    pub(crate) template: usize,
+    pub(crate) set: SetId,
+    pub(crate) types: Vec<LaneType>,
+}
+
+pub(crate) struct LaneType {
+    pub(crate) kind: usize,
+    pub(crate) price: f64,
+    /// By resource of [`Lanes::resources`].
+    pub(crate) room: Vec<Amount>,
+    /// One over the room: what a unit of each resource takes of the node.
+    pub(crate) share: Vec<f64>,
+}
+
+pub(crate) struct Lanes {
+    pub(crate) all: Vec<Lane>,
+    pub(crate) resources: Vec<ResId>,
+}
+
+/// A spot node should be able to become this many types, or a reclaim of one pool finds it without a way out.
+const SPOT_CHOICES: usize = 15;
+/// An on-demand node enough that one stock-out does not stop it.
+const ON_DEMAND_CHOICES: usize = 3;
+
+impl Lanes {
+    pub(crate) fn new(problem: &mut Problem<'_>, items: &Items) -> Self {
+        let mut resources: Vec<ResId> =
+            items.all.iter().flat_map(|item| item.requests.0.iter().map(|(id, _)| *id)).collect();
+        resources.sort_unstable();
+        resources.dedup();
+        let mut lanes = Self { all: Vec::new(), resources };
+        let mut seen: FxHashSet<(usize, SetId)> = FxHashSet::default();
+        for item in &items.all {
+            for template in item.templates.iter() {
+                let base = problem.templates[template].base;
+                let Some(set) = problem.terms.join(base, item.set) else { continue };
+                if seen.insert((template, set)) {
+                    let types = lanes.types(problem, template, set);
+                    lanes.all.push(Lane { template, set, types });
+                }
+            }
+        }
+        lanes.all.retain(|lane| !lane.types.is_empty());
+        lanes
+    }
+
+    pub(crate) fn dense(&self, amounts: &Amounts) -> Vec<Amount> {
+        self.resources.iter().map(|resource| amounts.get(*resource)).collect()
+    }
+
+    /// Types no other type beats in every way, and with enough larger ones beside them to fall back on.
+    fn types(&self, problem: &mut Problem<'_>, template: usize, set: SetId) -> Vec<LaneType> {
+        let catalog = problem.templates[template].catalog;
+        let usable = problem.catalogs[catalog].usable(set, &mut problem.terms);
+        let of = &problem.catalogs[catalog];
+        let mut types = problem.templates[template].types.clone();
+        types.and(&usable.types);
+        let mut plain: Bits = types.clone();
+        plain.and_not(&of.exotic);
+        if !plain.is_empty() {
+            types = plain;
+        }
+        let may_be_spot = usable.profiles.iter().any(|at| of.profiles[*at].capacity_type.as_deref() == Some(SPOT));
+        let room_of = |kind: usize| self.dense(&problem.templates[template].room[kind]);
+        let mut offers: Vec<(u64, usize, Vec<Amount>)> =
+            types.iter().map(|kind| (of.cheapest(kind, &usable.profiles).0, kind, room_of(kind))).collect();
+        // Cheapest first; of equals the roomiest, so that what follows need only look back.
+        offers.sort_by(|a, b| {
+            a.0.cmp(&b.0).then_with(|| b.2.cmp(&a.2)).then_with(|| of.name_rank[a.1].cmp(&of.name_rank[b.1]))
+        });
+        let covers = |large: &[Amount], small: &[Amount]| large.iter().zip(small).all(|(l, s)| l >= s);
+        let wanted = if may_be_spot { SPOT_CHOICES } else { ON_DEMAND_CHOICES }.min(offers.len());
+        let mut kept: Vec<usize> = Vec::new();
+        for (at, (_, _, room)) in offers.iter().enumerate() {
+            if room.iter().any(|amount| *amount < 0) || kept.iter().any(|k| covers(&offers[*k].2, room)) {
+                continue;
+            }
+            if offers.iter().filter(|(_, _, other)| covers(other, room)).count() >= wanted {
+                kept.push(at);
+            }
+        }
+        let lane_type = |at: usize| {
+            let (price, kind, room) = &offers[at];
+            let share = room.iter().map(|amount| if *amount > 0 { 1.0 / *amount as f64 } else { 0.0 }).collect();
+            LaneType { kind: *kind, price: *price as f64, room: room.clone(), share }
+        };
+        kept.into_iter().map(lane_type).collect()
+    }
+}
