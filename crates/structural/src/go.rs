@@ -53,7 +53,7 @@ pub(crate) fn number(value: &Number) -> String {
     }
 }
 
-/// `%v` of a float64: shortest digits, an exponent below 1e-4 and from 1e21 on.
+/// `%v` of a float64: shortest digits, with an exponent below 1e-4 and from 1e6 on.
 pub(crate) fn float64(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -67,7 +67,7 @@ pub(crate) fn float64(value: f64) -> String {
     let scientific = format!("{value:e}");
     let (mantissa, exponent) = scientific.split_once('e').expect("the format has an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent is a small integer");
-    if (-4..21).contains(&exponent) {
+    if (-4..6).contains(&exponent) {
         return format!("{value}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -87,7 +87,7 @@ fn write_json(value: &Value, out: &mut String) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Value::Number(number) => out.push_str(&number.to_string()),
+        Value::Number(number) => out.push_str(&json_number(number)),
         Value::String(text) => write_json_string(text, out),
         Value::Array(items) => {
             out.push('[');
@@ -113,6 +113,21 @@ fn write_json(value: &Value, out: &mut String) {
             }
             out.push('}');
         }
+    }
+}
+
+/// Numbers as `encoding/json` writes them: an exponent below 1e-6 and from 1e21 on.
+fn json_number(number: &Number) -> String {
+    match (number.as_i64(), number.as_f64()) {
+        (None, Some(float)) if float != 0.0 && float.is_finite() => {
+            let scientific = format!("{float:e}");
+            let (mantissa, exponent) = scientific.split_once('e').expect("the format has an exponent");
+            match exponent.parse::<i32>().expect("the exponent is a small integer") {
+                -6..21 => format!("{float}"),
+                exponent => format!("{mantissa}e{}{}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
+            }
+        }
+        _ => number.to_string(),
     }
 }
 
@@ -202,7 +217,8 @@ mod tests {
             (json!(1.5), "1.5"),
             (json!(1e21), "1e+21"),
             (json!(0.00001), "1e-05"),
-            (json!(100000000000000000000.0), "100000000000000000000"),
+            (json!(1000000.0), "1e+06"),
+            (json!(123456.5), "123456.5"),
             (json!(true), "true"),
         ] {
             assert_eq!(display(&value), want);

@@ -7,6 +7,7 @@ use super::ast::{Expr, Issue, Kind, Literal, render};
 use super::check::{Checked, check};
 use super::cost::estimate;
 use super::eval::{Failure, evaluate};
+use super::library::strings;
 use super::parse::parse;
 use super::types::{Decl, Type};
 use super::value::Val;
@@ -114,6 +115,9 @@ fn literals(expr: &Expr, types: &[Type], formatted: bool, issues: &mut Vec<Issue
         Kind::Select { operand, .. } => literals(operand, types, formatted, issues),
         Kind::Call { target, function, args } => {
             arguments(function, target.is_some(), args, issues);
+            if let (Some(target), "format", [values]) = (target, function.as_str(), args.as_slice()) {
+                template(expr.at, target, values, types, issues);
+            }
             let inside = formatted || function == "format";
             target.iter().for_each(|target| literals(target, types, formatted, issues));
             args.iter().for_each(|arg| literals(arg, types, inside, issues));
@@ -173,5 +177,71 @@ fn arguments(function: &str, member: bool, args: &[Expr], issues: &mut Vec<Issue
     };
     if let Some((_, at)) = bad {
         issues.push(Issue { at, message: format!("invalid {function} argument") });
+    }
+}
+
+/// A template that is written out must fit the values that are written out for it.
+fn template(at: usize, template: &Expr, values: &Expr, types: &[Type], issues: &mut Vec<Issue>) {
+    let (Kind::Literal(Literal::String(text)), Kind::List(items, _)) = (&template.kind, &values.kind) else { return };
+    let mut issue = |at: usize, message: String| issues.push(Issue { at, message });
+    let mut used = 0;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '%' || chars.next_if_eq(&'%').is_some() {
+            continue;
+        }
+        let precision = chars.next_if_eq(&'.').is_some();
+        let mut digits = String::new();
+        while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+            digits.push(digit);
+        }
+        let parsing = "could not parse formatting clause: error while parsing precision";
+        let Some(clause) = chars.next() else {
+            return issue(
+                at,
+                if precision {
+                    format!("{parsing}: could not find end of precision specifier")
+                } else {
+                    "unexpected end of string".to_owned()
+                },
+            );
+        };
+        let Some(item) = items.get(used) else { return issue(at, format!("index {used} out of range")) };
+        used += 1;
+        if precision && digits.is_empty() {
+            let message = format!(
+                "{parsing}: error while converting precision to integer: strconv.Atoi: parsing \"\": invalid syntax"
+            );
+            return issue(at, message);
+        }
+        if !"sdfebxXo".contains(clause) {
+            return issue(at, strings::clause_problem(clause, ""));
+        }
+        if !formats(clause, &types[item.id]) {
+            let found = match &types[item.id] {
+                Type::Optional(_) => "optional_type".to_owned(),
+                Type::List(_) => "list".to_owned(),
+                Type::Map(..) => "map".to_owned(),
+                Type::Null => "null_type".to_owned(),
+                other => other.to_string(),
+            };
+            return issue(item.at, format!("error during formatting: {}", strings::clause_problem(clause, &found)));
+        }
+    }
+    if items.len() > used {
+        let message = format!("too many arguments supplied to string.format (expected {used}, got {})", items.len());
+        issue(at, message);
+    }
+}
+
+fn formats(clause: char, ty: &Type) -> bool {
+    match (clause, ty) {
+        (_, Type::Dyn | Type::Param(_)) => true,
+        ('s', Type::Optional(_) | Type::Opaque(_) | Type::Object(_)) => false,
+        ('s', _) => true,
+        ('d' | 'o', ty) => matches!(ty, Type::Int | Type::Uint),
+        ('f' | 'e', ty) => matches!(ty, Type::Double | Type::String),
+        ('b', ty) => matches!(ty, Type::Int | Type::Uint | Type::Bool),
+        (_, ty) => matches!(ty, Type::Int | Type::Uint | Type::String | Type::Bytes),
     }
 }

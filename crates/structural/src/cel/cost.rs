@@ -475,10 +475,9 @@ impl Estimator<'_> {
             }
             ("join", _) => {
                 let mut path = target.map(|target| self.path(target)).unwrap_or_default();
-                let made = target.and_then(|target| self.entry_sizes(target)).map(|entries| entries.value);
                 path.push("@items".to_owned());
                 let item = if path.len() > 1 { self.declared(&path) } else { None };
-                let mut total = size(0).times(item.or(made).unwrap_or(Span::UNKNOWN));
+                let mut total = size(0).times(item.unwrap_or(Span::UNKNOWN));
                 if !args.is_empty() {
                     let gaps = Span { min: size(0).min.saturating_sub(1), max: size(0).max.saturating_sub(1) };
                     total = total.plus(size(1).times(gaps));
@@ -530,8 +529,6 @@ impl Estimator<'_> {
             (_, id) if id.ends_with("_bytes") && is_comparison(function) => (compared(size(0), size(1)), None),
             ("sets.contains" | "sets.intersects", _) => (size(0).times(size(1)).plus(one), None),
             ("sets.equivalent", _) => (size(0).times(size(1)).factor(2.0).plus(one), None),
-            ("sort" | "@sortByAssociatedKeys" | "distinct", _) => (size(0).times(size(0)).plus(one), Some(size(0))),
-            ("reverse" | "slice" | "flatten", _) => (size(0).plus(one), Some(size(0))),
             _ => (one, None),
         };
         (cost.plus(arguments), result)

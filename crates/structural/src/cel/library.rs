@@ -12,7 +12,7 @@ mod lists;
 mod network;
 pub(crate) mod quantity;
 pub(crate) mod semver;
-mod strings;
+pub(crate) mod strings;
 mod times;
 
 pub(crate) type Outcome = Result<Val, Failure>;

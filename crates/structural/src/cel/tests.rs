@@ -80,7 +80,7 @@ fn the_language_and_its_libraries() {
         // times
         "duration('1h') > duration('59m') && duration('90m').getHours() == 1 && timestamp('2026-01-02T03:04:05Z').getFullYear() == 2026",
         "timestamp('2026-01-02T00:00:00Z') - timestamp('2026-01-01T00:00:00Z') == duration('24h') && timestamp('2026-01-02T03:00:00Z').getHours('+02:00') == 5",
-        "int('5') == 5 && string(1.0) == '1' && double('1.5') == 1.5 && uint(3) == 3u && bool('true') && string(b'a') == 'a' && string(duration('90s')) == '90s'",
+        "int('5') == 5 && string(1.0) == '1' && string(1000000.0) == '1e+06' && '%f %e'.format([1234.5, 0.5]) == '1,234.500000 5.000000×10⁻⁰¹' && double('1.5') == 1.5 && uint(3) == 3u && bool('true') && string(b'a') == 'a' && string(duration('90s')) == '90s'",
         "dyn(1) == 1 && dyn('a') != 1",
     ] {
         wrong.extend(truth(expression));
@@ -233,6 +233,12 @@ fn bad_rules_are_refused_with_the_crd() {
         (text.clone(), json!({"rule": "'a'"}), "cel expression must evaluate to a bool"),
         (text.clone(), json!({"rule": "[1, 'a'].size() > 0"}), "expected type 'int' but found 'string'"),
         (text.clone(), json!({"rule": "self.matches('(')"}), "invalid matches argument"),
+        (
+            text.clone(),
+            json!({"rule": "'%d'.format([self]) == ''"}),
+            "error during formatting: decimal clause can only be used on integers, was given string",
+        ),
+        (text.clone(), json!({"rule": "'%s'.format([]) == ''"}), "index 0 out of range"),
         (
             text.clone(),
             json!({"rule": "true", "messageExpression": "1"}),

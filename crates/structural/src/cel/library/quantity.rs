@@ -100,9 +100,7 @@ pub(super) fn call(function: &str, args: &[Val]) -> Option<Outcome> {
     Some(match (function, args) {
         ("quantity", [Val::String(text)]) => match Quantity::parse(text) {
             Some(quantity) => Ok(Val::Quantity(quantity)),
-            None => {
-                fail("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTPE]*[-+]?[0-9]*)$'")
-            }
+            None => fail("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
         },
         ("isQuantity", [Val::String(text)]) => Ok(Val::Bool(Quantity::parse(text).is_some())),
         ("sign", [Val::Quantity(it)]) => Ok(Val::Int(i64::try_from(it.0.signum()).unwrap_or_default())),

@@ -158,6 +158,23 @@ fn join(args: &[Val]) -> Outcome {
     Ok(Val::String(parts.join(separator).into()))
 }
 
+/// What a clause of a template can be used on, where it was used on something else.
+pub(crate) fn clause_problem(clause: char, found: &str) -> String {
+    let what = match clause {
+        's' => {
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+        }
+        'd' => "decimal clause can only be used on integers",
+        'f' => "fixed-point clause can only be used on doubles",
+        'e' => "scientific clause can only be used on doubles",
+        'b' => "only integers and bools can be formatted as binary",
+        'o' => "octal clause can only be used on integers",
+        'x' | 'X' => "only integers, byte buffers, and strings can be formatted as hex",
+        other => return format!("could not parse formatting clause: unrecognized formatting clause \"{other}\""),
+    };
+    format!("{what}, was given {found}")
+}
+
 /// `"%s is %d".format([a, b])`
 fn format_text(template: &str, values: &[Val]) -> Outcome {
     let mut out = String::new();
@@ -195,10 +212,7 @@ fn format_text(template: &str, values: &[Val]) -> Outcome {
         match clause_text(clause, precision, value) {
             Some(text) => out.push_str(&text),
             None => {
-                return fail(format!(
-                    "error during formatting: {clause} clause cannot be used on type {}",
-                    value.type_name()
-                ));
+                return fail(format!("error during formatting: {}", clause_problem(clause, value.type_name())));
             }
         }
     }
@@ -206,30 +220,35 @@ fn format_text(template: &str, values: &[Val]) -> Outcome {
 }
 
 fn clause_text(clause: char, precision: Option<usize>, value: &Val) -> Option<String> {
-    #[expect(clippy::cast_precision_loss, reason = "numbers are shown as floats on request")]
-    let number = |value: &Val| match value {
+    let signed = |value: i64, digits: String| if value < 0 { format!("-{digits}") } else { digits };
+    let number = || match value {
         Val::Double(value) => Some(*value),
-        Val::Int(value) => Some(*value as f64),
-        Val::Uint(value) => Some(*value as f64),
+        Val::String(text) => match &**text {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
         _ => None,
     };
-    let signed = |value: i64, digits: String| if value < 0 { format!("-{digits}") } else { digits };
     Some(match (clause, value) {
+        (
+            's',
+            Val::Optional(_)
+            | Val::Quantity(_)
+            | Val::Url(_)
+            | Val::Ip(_)
+            | Val::Cidr(..)
+            | Val::Format(_)
+            | Val::Semver(_),
+        ) => {
+            return None;
+        }
         ('s', value) => shown(value, false),
         ('d', Val::Int(value)) => value.to_string(),
         ('d', Val::Uint(value)) => value.to_string(),
-        ('d', Val::Double(value)) if !value.is_finite() => go::float64(*value),
-        ('f', value) => {
-            let number = number(value)?;
-            if !number.is_finite() { shown_double(number) } else { format!("{number:.*}", precision.unwrap_or(6)) }
-        }
-        ('e', value) => {
-            let number = number(value)?;
-            let text = format!("{number:.*e}", precision.unwrap_or(6));
-            let (mantissa, exponent) = text.split_once('e')?;
-            let exponent: i32 = exponent.parse().ok()?;
-            format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
-        }
+        ('f', _) => fixed(number()?, precision.unwrap_or(6)),
+        ('e', _) => scientific(number()?),
         ('b', Val::Bool(value)) => u8::from(*value).to_string(),
         ('b', Val::Int(value)) => signed(*value, format!("{:b}", value.unsigned_abs())),
         ('b', Val::Uint(value)) => format!("{value:b}"),
@@ -249,14 +268,64 @@ fn clause_text(clause: char, precision: Option<usize>, value: &Val) -> Option<St
     })
 }
 
-fn shown_double(value: f64) -> String {
+fn unusual(value: f64) -> Option<&'static str> {
     if value.is_nan() {
-        "NaN".to_owned()
+        Some("NaN")
     } else if value.is_infinite() {
-        if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
+        Some(if value > 0.0 { "∞" } else { "-∞" })
     } else {
-        format!("{value}")
+        None
     }
+}
+
+/// A number with commas between its thousands, as Americans write them: the reference's default.
+fn fixed(value: f64, places: usize) -> String {
+    if let Some(text) = unusual(value) {
+        return text.to_owned();
+    }
+    let text = format!("{:.places$}", value.abs());
+    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
+    let mut out = String::new();
+    if value.is_sign_negative() {
+        out.push('-');
+    }
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if let Some(fraction) = fraction {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// `1.500000×10⁰³`, whatever the precision.
+fn scientific(value: f64) -> String {
+    if let Some(text) = unusual(value) {
+        return text.to_owned();
+    }
+    let text = format!("{value:.6e}");
+    let Some((mantissa, exponent)) = text.split_once('e') else { return text };
+    let (sign, digits) = exponent.strip_prefix('-').map_or(("", exponent), |digits| ("⁻", digits));
+    let raised: String = format!("{digits:0>2}")
+        .chars()
+        .map(|digit| match digit {
+            '0' => '⁰',
+            '1' => '¹',
+            '2' => '²',
+            '3' => '³',
+            '4' => '⁴',
+            '5' => '⁵',
+            '6' => '⁶',
+            '7' => '⁷',
+            '8' => '⁸',
+            _ => '⁹',
+        })
+        .collect();
+    format!("{mantissa}×10{sign}{raised}")
 }
 
 /// A value as `%s` shows it; strings inside of others are quoted.
@@ -264,7 +333,8 @@ fn shown(value: &Val, inside: bool) -> String {
     match value {
         Val::String(text) if inside => format!("\"{text}\""),
         Val::Null => "null".to_owned(),
-        Val::Double(value) => shown_double(*value),
+        Val::Double(value) if inside => fixed(*value, 6),
+        Val::Double(value) => go::float64(*value),
         Val::Bytes(bytes) => {
             let text = String::from_utf8_lossy(bytes).into_owned();
             if inside { format!("b\"{text}\"") } else { text }
