@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
         return Err(BadInput(faults).into());
     }
     for line in lines {
-        serde_json::to_writer(&mut *out, &line)?;
+        serde_json::to_writer(&mut *out, &line).map_err(std::io::Error::from)?;
         writeln!(out)?;
     }
     Ok(ExitCode::SUCCESS)

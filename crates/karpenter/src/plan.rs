@@ -113,7 +113,8 @@ fn print(
     let took = args.timings.then_some(took);
     match args.output {
         Output::Json => {
-            serde_json::to_writer_pretty(&mut *out, &json::document(&loaded.world, plan, took))?;
+            let document = json::document(&loaded.world, plan, took);
+            serde_json::to_writer_pretty(&mut *out, &document).map_err(io::Error::from)?;
             writeln!(out)?;
         }
         Output::Yaml => {

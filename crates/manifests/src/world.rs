@@ -113,6 +113,7 @@ fn assemble(mut gathered: Gathered, admission: &Admission, options: Options<'_>)
 
 /// All pods in the order of the input, workloads expanded where they stand.
 fn pods(gathered: &mut Gathered, admission: &Admission) -> Vec<Pod> {
+    note_deployments_with_pods(gathered);
     let slots = std::mem::take(&mut gathered.slots);
     let mut pods: Vec<Pod> = Vec::with_capacity(slots.len());
     let epoch: Timestamp = EPOCH.parse().expect("a constant in RFC 3339");
@@ -138,6 +139,18 @@ fn pods(gathered: &mut Gathered, admission: &Admission) -> Vec<Pod> {
     pods
 }
 
+/// A Deployment has the pods that its ReplicaSets have.
+fn note_deployments_with_pods(gathered: &mut Gathered) {
+    let kind: Arc<str> = "Deployment".into();
+    for set in gathered.workloads.iter().filter(|workload| workload.identity.kind == "ReplicaSet") {
+        let Identity { namespace, name, .. } = &set.identity;
+        let has_pods = gathered.controllers.contains(&(namespace.clone(), "ReplicaSet".into(), name.clone()));
+        if let Some(above) = set.deployment.as_ref().filter(|_| has_pods) {
+            gathered.controllers.insert((namespace.clone(), kind.clone(), above.clone()));
+        }
+    }
+}
+
 /// Whether the pods of a workload are in the input themselves, or will be made from the Deployment above it.
 fn is_represented(gathered: &Gathered, workload: &Workload) -> bool {
     let Identity { kind, namespace, name } = &workload.identity;
@@ -148,15 +161,8 @@ fn is_represented(gathered: &Gathered, workload: &Workload) -> bool {
         let identity = Identity { kind, namespace: namespace.clone(), name: name.clone() };
         gathered.identities.contains(&identity)
     };
-    let made_by_us = |set: &&Workload| {
-        set.identity.kind == "ReplicaSet"
-            && set.identity.namespace == *namespace
-            && set.deployment.as_ref() == Some(name)
-    };
     has_pods(kind, name)
         || (*kind == "ReplicaSet" && workload.deployment.as_ref().is_some_and(|above| is_given("Deployment", above)))
-        || (*kind == "Deployment"
-            && gathered.workloads.iter().filter(made_by_us).any(|set| has_pods("ReplicaSet", &set.identity.name)))
 }
 
 fn expand(gathered: &mut Gathered, position: usize, admission: &Admission, pods: &mut Vec<Pod>) {
