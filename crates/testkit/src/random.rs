@@ -20,12 +20,15 @@ pub struct Recipe {
     pub workloads: Vec<WorkloadRecipe>,
     pub ignore_preferences: bool,
     pub best_effort_min_values: bool,
+    /// The cluster spreads pods over zones by itself; two apps have a Service that tells whom to count.
+    pub default_spread: Option<Strength>,
 }
 
 impl fmt::Debug for Recipe {
     /// A line for each part, also where a test would spread it over pages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ignore_preferences, best_effort_min_values, .. } = self;
+        let Self { ignore_preferences, best_effort_min_values, default_spread, .. } = self;
+        writeln!(f, "default_spread: {default_spread:?}")?;
         writeln!(
             f,
             "Recipe {{ ignore_preferences: {ignore_preferences}, best_effort_min_values: {best_effort_min_values}"
@@ -52,6 +55,8 @@ pub struct TypeRecipe {
     pub spot_zones: u8,
     pub sold_out: u8,
     pub spot_percent: u64,
+    /// Which reservation it has units of, and how many.
+    pub reserved: Option<(usize, u32)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -141,6 +146,8 @@ pub struct WorkloadRecipe {
     pub spread: Vec<SpreadRecipe>,
     pub joins: Option<(Key, usize, Strength)>,
     pub avoids: Option<(Key, usize, Strength)>,
+    /// Its affinities look into all namespaces.
+    pub everywhere: bool,
     pub port: Option<u16>,
     pub volume: Option<VolumeRecipe>,
 }

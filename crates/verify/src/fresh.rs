@@ -155,7 +155,8 @@ fn min_values(world: &World, claim: &Claim<'_>, found: &mut Vec<Violation>) {
                 if claim.node.instance_types.len() < LISTED { carried.unwrap_or(0) } else { 0 }
             }
         };
-        if values.len() < wanted as usize {
+        // A claim that holds reservations had its choice before it was bound to them.
+        if values.len() < wanted as usize && claim.node.reservations.is_empty() {
             let (node, key, values) = (claim.name.clone(), key.to_owned(), values.len());
             found.push(Violation::MinValuesUnmet { node, key, values, wanted });
         }

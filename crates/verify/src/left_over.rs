@@ -1,7 +1,7 @@
 //! Pods that were left over although nothing stood in their way.
 
-use karpenter_core::Pod;
 use karpenter_core::plan::Reason;
+use karpenter_core::{Pod, Taint};
 
 use crate::amounts::Amounts;
 use crate::cluster::Cluster;
@@ -9,8 +9,8 @@ use crate::existing::{one_pod, taken, too_many_volumes};
 use crate::fresh::clash;
 use crate::topology::{Settled, everybody};
 use crate::violation::Violation;
-use crate::waiting;
-use crate::weights::{alone, coupled};
+use crate::weights::{alone, coupled, has_wishes};
+use crate::{tolerations, waiting};
 
 /// Only pods that other pods have no say about, and only what is plain to see: room on a node that exists once the plan
 /// is carried out, or a fresh node for the pod alone.
@@ -26,8 +26,17 @@ pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
         if deferred || !waits || coupled(cluster, &everybody, pod) || avoided_on_hosts(cluster, &everybody, pod) {
             continue;
         }
-        let node = (0..cluster.world.nodes.len()).find(|node| has_room(cluster, *node, pod));
-        let pool = || cluster.world.pools.iter().find(|pool| alone(cluster, pod, pool));
+        // Alternatives are given up before wishes and before soft taints are put up with, so there those decide.
+        let choosy = pod.shape.required_node_affinity.len() > 1;
+        if choosy && has_wishes(pod) {
+            continue;
+        }
+        let welcome = |taints: &[Taint]| !choosy || tolerations::all(taints, &pod.shape.tolerations);
+        let nodes = 0..cluster.world.nodes.len();
+        let mut nodes = nodes.filter(|node| welcome(&cluster.world.nodes[*node].taints));
+        let node = nodes.find(|node| has_room(cluster, *node, pod));
+        let mut pools = cluster.world.pools.iter().filter(|pool| welcome(&pool.taints));
+        let mut pool = || pools.find(|pool| alone(cluster, pod, pool));
         let fits = match node {
             Some(node) => Some(cluster.world.nodes[node].name.to_string()),
             None => pool().map(|pool| format!("a new node of pool {}", pool.name)),

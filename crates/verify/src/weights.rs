@@ -18,9 +18,10 @@ use crate::{daemons, tolerations, volumes};
 /// anything couples to others, or that have wishes, are not judged: there company may have decided.
 pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
     let everybody = everybody(cluster);
+    let depends = |pod: &Pod| has_wishes(pod) || has_needs_of_its_own(pod) || coupled(cluster, &everybody, pod);
     for claim in &cluster.claims {
         let pods: Vec<&Pod> = claim.node.pods.iter().map(|pod| cluster.pod(*pod)).collect();
-        if pods.is_empty() || pods.iter().any(|pod| has_wishes(pod) || coupled(cluster, &everybody, pod)) {
+        if pods.is_empty() || pods.iter().any(|pod| depends(pod)) {
             continue;
         }
         let takes_all = |pool: &&Pool| {
@@ -37,15 +38,18 @@ pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-fn has_wishes(pod: &Pod) -> bool {
+fn has_needs_of_its_own(pod: &Pod) -> bool {
+    let shape = &pod.shape;
+    shape.required_node_affinity.len() > 1 || !shape.host_ports.is_empty() || !pod.claims.is_empty()
+}
+
+/// Whether it asks for something it can do without.
+pub(crate) fn has_wishes(pod: &Pod) -> bool {
     let shape = &pod.shape;
     !shape.preferred_node_affinity.is_empty()
         || !shape.preferred_pod_affinity.is_empty()
         || !shape.preferred_pod_anti_affinity.is_empty()
         || !shape.spread.is_empty()
-        || shape.required_node_affinity.len() > 1
-        || !shape.host_ports.is_empty()
-        || !pod.claims.is_empty()
 }
 
 /// Whether other pods have a say in where this one goes.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use karpenter_core::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, OS, SPOT, ZONE};
+use karpenter_core::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, OS, RESERVED, SPOT, ZONE};
 use karpenter_core::node::Stage;
 use karpenter_core::pod::{NodePolicy, Phase, Spread, WhenUnsatisfiable};
 use karpenter_core::requirement::Expression;
-use karpenter_core::settings::{MinValuesPolicy, PreferencePolicy};
+use karpenter_core::settings::{DefaultSpread, MinValuesPolicy, PreferencePolicy};
 use karpenter_core::storage::BindingMode;
 use karpenter_core::taints::Effect;
 use karpenter_core::{InstanceType, World};
@@ -15,7 +15,7 @@ use super::{
     DaemonRecipe, Fate, Key, NodeRecipe, PoolRecipe, Recipe, RunningRecipe, Select, SpreadRecipe, Strength, Tainted,
     Team, TypeRecipe, VolumeRecipe, WorkloadRecipe,
 };
-use crate::express::{at_least, at_most, exists, is_absent, is_in, not_in, spread, with_min_values};
+use crate::express::{at_least, at_most, exists, is_absent, is_in, not_in, selecting, spread, with_min_values};
 use crate::fake::{INTEGER, SIZE, ZONES, instance_type, sold};
 use crate::{NodeBuilder, PodBuilder, PoolBuilder, WorldBuilder, node, pod, pool, world};
 
@@ -42,7 +42,20 @@ impl Recipe {
         for (i, recipe) in self.workloads.iter().enumerate() {
             here = recipe.cook(i, here);
         }
+        for name in &APPS[..2] {
+            here = here.service(name, Some(&[("app", name)]));
+        }
         here.settings(|settings| {
+            if let Some(strength) = self.default_spread {
+                settings.default_spread = vec![DefaultSpread {
+                    topology_key: ZONE.to_owned(),
+                    max_skew: 1,
+                    min_domains: None,
+                    when: strength.when(),
+                    node_affinity: NodePolicy::Honor,
+                    node_taints: NodePolicy::Ignore,
+                }];
+            }
             if self.ignore_preferences {
                 settings.preferences = PreferencePolicy::Ignore;
             }
@@ -86,6 +99,10 @@ impl TypeRecipe {
                 let spot = price * self.spot_percent / 100 + i as u64;
                 offerings.push(stock(sold(zone, SPOT).at(spot)));
             }
+        }
+        if let Some((id, remaining)) = self.reserved {
+            let first = zones_of(self.zones)[0];
+            offerings.push(sold(first, RESERVED).reserved(&format!("cr-{id}"), remaining).at(1));
         }
         let arch = if self.arm { "arm64" } else { "amd64" };
         let systems: &[&str] = if self.windows_too { &["linux", "windows"] } else { &["linux"] };
@@ -168,6 +185,15 @@ impl Select {
             Self::Zones(_) | Self::NotZone(_) | Self::Amd | Self::OnDemand | Self::Large | Self::AtLeastCpus(_) => {
                 pod.require(vec![self.expression()])
             }
+        }
+    }
+}
+
+impl Strength {
+    fn when(self) -> WhenUnsatisfiable {
+        match self {
+            Self::Hard => WhenUnsatisfiable::DoNotSchedule,
+            Self::Soft => WhenUnsatisfiable::ScheduleAnyway,
         }
     }
 }
@@ -334,11 +360,17 @@ impl WorkloadRecipe {
             Some((key, joined, Strength::Soft)) => built.prefer_affinity(5, key.name(), &app(joined)),
             None => built,
         };
-        match self.avoids {
+        built = match self.avoids {
             Some((key, avoided, Strength::Hard)) => built.anti_affinity(key.name(), &app(avoided)),
             Some((key, avoided, Strength::Soft)) => built.prefer_anti_affinity(5, key.name(), &app(avoided)),
             None => built,
+        };
+        if self.everywhere {
+            let shape = &mut built.shape;
+            let terms = shape.required_pod_affinity.iter_mut().chain(&mut shape.required_pod_anti_affinity);
+            terms.for_each(|term| term.namespace_selector = Some(selecting(&[])));
         }
+        built
     }
 
     /// Claims live in namespace `default`; elsewhere a pod would wait for one that nobody made.
@@ -364,10 +396,7 @@ impl SpreadRecipe {
         let policy = |honor| if honor { NodePolicy::Honor } else { NodePolicy::Ignore };
         Spread {
             min_domains: self.min_domains.filter(|_| self.strength == Strength::Hard),
-            when: match self.strength {
-                Strength::Hard => WhenUnsatisfiable::DoNotSchedule,
-                Strength::Soft => WhenUnsatisfiable::ScheduleAnyway,
-            },
+            when: self.strength.when(),
             node_taints: policy(self.honor_taints),
             node_affinity: policy(!self.ignore_affinity),
             ..spread(self.key.name(), self.max_skew, &app(self.of_app.unwrap_or(own)))

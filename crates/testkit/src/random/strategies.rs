@@ -30,16 +30,22 @@ pub fn recipes(size: Size) -> impl Strategy<Value = Recipe> {
         vec(workload(), workloads),
         prop::bool::weighted(0.1),
         prop::bool::weighted(0.2),
+        weighted(0.1, strength()),
     )
-        .prop_map(|(types, pools, nodes, daemons, workloads, ignore_preferences, best_effort_min_values)| Recipe {
-            types,
-            pools,
-            nodes,
-            daemons,
-            workloads,
-            ignore_preferences,
-            best_effort_min_values,
-        })
+        .prop_map(
+            |(types, pools, nodes, daemons, workloads, ignore_preferences, best_effort_min_values, default_spread)| {
+                Recipe {
+                    types,
+                    pools,
+                    nodes,
+                    daemons,
+                    workloads,
+                    ignore_preferences,
+                    best_effort_min_values,
+                    default_spread,
+                }
+            },
+        )
 }
 
 fn zones() -> impl Strategy<Value = u8> {
@@ -54,19 +60,16 @@ fn instance_type() -> impl Strategy<Value = TypeRecipe> {
         prop::bool::weighted(0.1),
         prop::bool::weighted(0.1),
     );
-    let sold =
-        (prop_oneof![4 => Just(7_u8), 1 => zones()], 0..8_u8, prop_oneof![3 => Just(0_u8), 1 => 0..8_u8], 20..110_u64);
+    let sold = (
+        prop_oneof![4 => Just(7_u8), 1 => zones()],
+        0..8_u8,
+        prop_oneof![3 => Just(0_u8), 1 => 0..8_u8],
+        20..110_u64,
+        weighted(0.03, (0..2_usize, 1..4_u32)),
+    );
     (shape, sold).prop_map(
-        |((cpu, memory_ratio, arm, gpu, windows_too), (zones, spot_zones, sold_out, spot_percent))| TypeRecipe {
-            cpu,
-            memory_ratio,
-            arm,
-            gpu,
-            windows_too,
-            zones,
-            spot_zones,
-            sold_out,
-            spot_percent,
+        |((cpu, memory_ratio, arm, gpu, windows_too), (zones, spot_zones, sold_out, spot_percent, reserved))| {
+            TypeRecipe { cpu, memory_ratio, arm, gpu, windows_too, zones, spot_zones, sold_out, spot_percent, reserved }
         },
     )
 }
@@ -223,13 +226,14 @@ fn workload() -> impl Strategy<Value = WorkloadRecipe> {
         prop_oneof![5 => Just(Vec::new()), 3 => vec(spread(), 1..3)],
         weighted(0.15, (near(), 0..5_usize, strength())),
         weighted(0.2, (near(), 0..5_usize, strength())),
+        prop::bool::weighted(0.2),
     );
     let needs = (weighted(0.08, port()), weighted(0.12, volume()));
     (is, selects, company, needs).prop_map(
         |(
             (app, prod, replicas, milli_cpu, memory_mib, gpu),
             (tolerates, select, alternatives, prefers, team),
-            (spread, joins, avoids),
+            (spread, joins, avoids, everywhere),
             (port, volume),
         )| WorkloadRecipe {
             app,
@@ -246,6 +250,7 @@ fn workload() -> impl Strategy<Value = WorkloadRecipe> {
             spread,
             joins,
             avoids,
+            everywhere,
             port,
             volume,
         },

@@ -115,6 +115,17 @@ fn daemons_leave_less_room() {
 }
 
 #[test]
+fn alternatives_are_given_up_before_wishes_and_soft_taints() {
+    let soft = || catalogue().taint_of("team", "", karpenter_core::taints::Effect::PreferNoSchedule);
+    let either = || pod("p").require(vec![is_in(ZONE, &["test-zone-1"])]).require(vec![is_in(ZONE, &["mars"])]);
+    let place = "a new node of pool default";
+    assert_eq!(left(world().pool(catalogue()).pod(either())), fits(place));
+    assert_eq!(left(world().pool(soft()).pod(either())), []);
+    assert_eq!(left(world().pool(soft()).pod(either().tolerate("team"))), fits(place));
+    assert_eq!(left(world().pool(catalogue()).pod(either().prefer(1, vec![exists("team")]))), []);
+}
+
+#[test]
 fn a_deferral_is_no_lie() {
     let mut it = draft(world().pool(catalogue()).pod(pod("p"))).left_over(&["p"]);
     it.plan.left_over[0].reason = Reason::ReservedCapacityDeferred;
