@@ -56,14 +56,23 @@ pub(crate) fn of_call(function: &str, args: &[Val], overload: &str) -> u64 {
         }
         "sets.contains" | "sets.intersects" => size(0).saturating_mul(size(1)) + 1,
         "sets.equivalent" => size(0).saturating_mul(size(1)).saturating_mul(2) + 1,
-        "sort" | "@sortByAssociatedKeys" | "distinct" => size(0).saturating_mul(size(0)) + 1,
+        "sort" | "distinct" => compared_lists(args.first()),
+        "@sortByAssociatedKeys" => compared_lists(args.get(1)),
         "lists.range" => match args.first() {
-            Some(Val::Int(count)) => u64::try_from(*count).unwrap_or(0) + 1,
+            Some(Val::Int(count)) => u64::try_from(*count).unwrap_or(0) + 11,
             _ => 1,
         },
-        "flatten" | "reverse" | "slice" => size(0) + 1,
+        "flatten" | "reverse" | "slice" => size(0) + 11,
         _ => 1,
     }
+}
+
+/// Every element with every other.
+fn compared_lists(list: Option<&Val>) -> u64 {
+    let Some(Val::List(list)) = list else { return 1 };
+    let count = list.items.len() as u64;
+    let texts = matches!(list.items.first(), Some(Val::String(_) | Val::Bytes(_)));
+    factor(count.saturating_mul(count), if texts { 2.1 } else { 2.0 }) + 11
 }
 
 fn sizes(value: Option<&Val>) -> u64 {
@@ -527,11 +536,37 @@ impl Estimator<'_> {
             (_, "equals" | "not_equals") => (compared(size(0), size(1)), None),
             (_, id) if id.ends_with("_string") && is_comparison(function) => (compared(size(0), size(1)), None),
             (_, id) if id.ends_with("_bytes") && is_comparison(function) => (compared(size(0), size(1)), None),
+            ("slice" | "reverse" | "flatten" | "lists.range" | "sort" | "distinct" | "@sortByAssociatedKeys", _) => {
+                let (size, per) = self.list_work(function, overload, &given, &sizes);
+                (size.factor(per).plus(Span::exactly(11)), Some(size))
+            }
             ("sets.contains" | "sets.intersects", _) => (size(0).times(size(1)).plus(one), None),
             ("sets.equivalent", _) => (size(0).times(size(1)).factor(2.0).plus(one), None),
             _ => (one, None),
         };
         (cost.plus(arguments), result)
+    }
+}
+
+impl Estimator<'_> {
+    /// How large a list a function of the lists library makes or compares, and the work per element.
+    fn list_work(&self, function: &str, overload: &str, given: &[&Expr], sizes: &[Span]) -> (Span, f64) {
+        let size = |at: usize| sizes.get(at).copied().unwrap_or(Span::UNKNOWN);
+        let literal = |at: usize, otherwise: u64| match given.get(at).map(|arg| &arg.kind) {
+            Some(Kind::Literal(Literal::Int(value))) => u64::try_from(*value).unwrap_or(0),
+            _ => otherwise,
+        };
+        let texts = if overload.contains("_string_") || overload.contains("_bytes_") { TRAVERSAL } else { 0.0 };
+        match function {
+            "slice" => (Span::exactly(literal(2, size(0).max).wrapping_sub(literal(1, 0))), 1.0),
+            "lists.range" => (Span::exactly(literal(0, u64::MAX)), 1.0),
+            #[expect(clippy::cast_precision_loss, reason = "costs saturate")]
+            "flatten" => (size(0), if given.len() > 1 { literal(1, u64::MAX) as f64 } else { 1.0 }),
+            "distinct" => (size(0).times(size(0)), 2.0),
+            "sort" => (size(0).times(size(0)), 2.0 + texts),
+            "@sortByAssociatedKeys" => (size(1).times(size(1)), 2.0 + texts),
+            _ => (size(0), 1.0),
+        }
     }
 }
 

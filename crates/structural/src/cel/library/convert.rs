@@ -14,7 +14,7 @@ pub(super) fn call(function: &str, args: &[Val]) -> Option<Outcome> {
             Val::String(text) => match &**text {
                 "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Val::Bool(true)),
                 "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Val::Bool(false)),
-                other => fail(format!("strconv.ParseBool: parsing {}: invalid syntax", go::quote(other))),
+                _ => unreadable("bool"),
             },
             _ => no_overload(),
         },
@@ -38,7 +38,7 @@ pub(super) fn call(function: &str, args: &[Val]) -> Option<Outcome> {
             Val::Int(nanoseconds) => Ok(Val::Duration(*nanoseconds)),
             Val::String(text) => match time::parse_duration(text) {
                 Some(nanoseconds) => Ok(Val::Duration(nanoseconds)),
-                None => fail(format!("time: invalid duration {}", go::quote(text))),
+                None => unreadable("google.protobuf.Duration"),
             },
             _ => no_overload(),
         },
@@ -47,14 +47,17 @@ pub(super) fn call(function: &str, args: &[Val]) -> Option<Outcome> {
             Val::Int(seconds) => super::times::timestamp(*seconds, 0),
             Val::String(text) => match time::parse_rfc3339(text) {
                 Some((seconds, nanoseconds)) => super::times::timestamp(seconds, nanoseconds),
-                None => {
-                    fail(format!("parsing time {} as \"2006-01-02T15:04:05Z07:00\": cannot parse", go::quote(text)))
-                }
+                None => unreadable("google.protobuf.Timestamp"),
             },
             _ => no_overload(),
         },
         _ => return None,
     })
+}
+
+/// A string that does not read as a value of a type.
+fn unreadable(ty: &str) -> Outcome {
+    fail(format!("type conversion error from 'string' to '{ty}'"))
 }
 
 fn range<T>() -> Result<T, super::super::eval::Failure> {
@@ -68,10 +71,7 @@ fn int(value: &Val) -> Outcome {
         Val::Uint(value) => i64::try_from(*value).map(Val::Int).or_else(|_| range()),
         Val::Double(value) if value.abs() < 9_223_372_036_854_775_807.0 => Ok(Val::Int(*value as i64)),
         Val::Double(_) => range(),
-        Val::String(text) => text
-            .parse()
-            .map(Val::Int)
-            .or_else(|_| fail(format!("strconv.ParseInt: parsing {}: invalid syntax", go::quote(text)))),
+        Val::String(text) => text.parse().map(Val::Int).or_else(|_| unreadable("int")),
         Val::Timestamp(seconds, _) => Ok(Val::Int(*seconds)),
         Val::Duration(nanoseconds) => Ok(Val::Int(*nanoseconds)),
         _ => no_overload(),
@@ -85,10 +85,7 @@ fn uint(value: &Val) -> Outcome {
         Val::Int(value) => u64::try_from(*value).map(Val::Uint).or_else(|_| range()),
         Val::Double(value) if *value >= 0.0 && *value < 18_446_744_073_709_551_615.0 => Ok(Val::Uint(*value as u64)),
         Val::Double(_) => range(),
-        Val::String(text) => text
-            .parse()
-            .map(Val::Uint)
-            .or_else(|_| fail(format!("strconv.ParseUint: parsing {}: invalid syntax", go::quote(text)))),
+        Val::String(text) => text.parse().map(Val::Uint).or_else(|_| unreadable("uint")),
         _ => no_overload(),
     }
 }
@@ -101,7 +98,7 @@ fn double(value: &Val) -> Outcome {
         Val::Uint(value) => Ok(Val::Double(*value as f64)),
         Val::String(text) => match text.parse::<f64>() {
             Ok(value) if !text.is_empty() => Ok(Val::Double(value)),
-            _ => fail(format!("strconv.ParseFloat: parsing {}: invalid syntax", go::quote(text))),
+            _ => unreadable("double"),
         },
         _ => no_overload(),
     }
