@@ -4,9 +4,15 @@
 //! only place more and pay less.
 
 mod anti_affinity;
+mod daemons;
+mod existing_nodes;
+mod instance_types;
 mod pod_affinity;
 mod seen;
+mod selection;
+mod solve_loop;
 mod spread;
 mod spread_counts;
 mod spread_domains;
 mod spread_policies;
+mod taints_and_ports;
