@@ -49,6 +49,9 @@ spec:
     spec:
       nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
       startupTaints: [{key: cni, effect: NoSchedule}]
+      taints: [{key: soft, value: soft, effect: PreferNoSchedule}]
+      expireAfter: 48h
+      terminationGracePeriod: 1h30m
       requirements:
       - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
       - {key: node.kubernetes.io/instance-type, operator: In, values: [m5.large, m5.xlarge]}
@@ -112,7 +115,7 @@ fn the_example_is_planned_but_for_the_pod_that_shows_a_reason() {
 
 #[test]
 fn node_claims_are_written_as_they_would_be_created() {
-    // covers: SCH-NEW-32, SCH-NEW-33, SCH-NEW-34, SCH-NEW-36, SCH-NEW-37
+    // covers: SCH-TAINT-04, SCH-NEW-01, SCH-NEW-02, SCH-NEW-32, SCH-NEW-33, SCH-NEW-34, SCH-NEW-36, SCH-NEW-37
     let output = karpenter(&["plan", "-f", "-", "-o", "yaml"], WORLD);
     let claim = text(&output.stdout);
     for want in [
@@ -124,7 +127,14 @@ fn node_claims_are_written_as_they_would_be_created() {
         "note: kept",
         "blockOwnerDeletion: true",
         "uid: pool-uid",
-        "startupTaints:",
+        "  startupTaints:\n  - effect: NoSchedule\n    key: cni\n",
+        "  taints:\n  - effect: PreferNoSchedule\n    key: soft\n    value: soft\n",
+        "nodeClassRef:\n    group: karpenter.k8s.aws\n    kind: EC2NodeClass\n    name: default\n",
+        "team: shop",
+        "karpenter.sh/nodepool: default",
+        "karpenter.k8s.aws/ec2nodeclass: default",
+        "expireAfter: 48h",
+        "terminationGracePeriod: 1h30m",
         "- key: karpenter.sh/capacity-type\n    operator: In\n    values:\n    - on-demand\n",
         "- key: node.kubernetes.io/instance-type\n    operator: In\n    values:\n    - m5.large\n    - m5.xlarge\n",
     ] {

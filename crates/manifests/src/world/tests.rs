@@ -177,6 +177,7 @@ provisioner: ebs.csi.aws.com
 
 #[test]
 fn priorities_and_limit_ranges_apply_wherever_they_stand() {
+    // covers: SCH-RES-20
     let world = world(
         "
 apiVersion: v1
