@@ -35,29 +35,15 @@ fn gather(scratch: &std::path::Path) -> anyhow::Result<Compact> {
     let tables = upstream::read()?;
     let mut regions = described.regions;
     for (region, prices) in tables.prices {
-        let prices = prices
-            .into_iter()
-            .map(|(name, price)| (Arc::from(name), price))
-            .collect();
+        let prices = prices.into_iter().map(|(name, price)| (Arc::from(name), price)).collect();
         regions.entry(region).or_default().on_demand = prices;
     }
     let types = described.types;
     for facts in &types {
-        let text = [&facts.name]
-            .into_iter()
-            .chain(facts.gpus.iter().flat_map(|gpu| [&gpu.name, &gpu.manufacturer]));
-        let text = text.chain(
-            facts
-                .accelerators
-                .iter()
-                .flat_map(|device| [&device.name, &device.manufacturer]),
-        );
+        let text = [&facts.name].into_iter().chain(facts.gpus.iter().flat_map(|gpu| [&gpu.name, &gpu.manufacturer]));
+        let text = text.chain(facts.accelerators.iter().flat_map(|device| [&device.name, &device.manufacturer]));
         for text in text {
-            ensure!(
-                !text.contains([',', '|', ':', '\n']),
-                "{}: {text:?} would break the file",
-                facts.name
-            );
+            ensure!(!text.contains([',', '|', ':', '\n']), "{}: {text:?} would break the file", facts.name);
         }
     }
     Ok(Compact {
@@ -69,16 +55,8 @@ fn gather(scratch: &std::path::Path) -> anyhow::Result<Compact> {
             tables.dates,
             upstream::VERSION
         ),
-        catalogue: Catalogue {
-            types,
-            regions,
-            ..Catalogue::default()
-        },
-        network: tables
-            .network
-            .into_iter()
-            .map(|(name, facts)| (Arc::from(name), facts))
-            .collect::<BTreeMap<_, _>>(),
+        catalogue: Catalogue { types, regions, ..Catalogue::default() },
+        network: tables.network.into_iter().map(|(name, facts)| (Arc::from(name), facts)).collect::<BTreeMap<_, _>>(),
     })
 }
 
@@ -87,11 +65,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     let path = file();
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let compact = compact::parse(&text).with_context(|| format!("{}", path.display()))?;
-    ensure!(
-        compact::write(&compact) == text,
-        "{} is stale: run `cargo xtask catalogue`",
-        path.display()
-    );
+    ensure!(compact::write(&compact) == text, "{} is stale: run `cargo xtask catalogue`", path.display());
     println!("{} is consistent, of {}", path.display(), compact.as_of);
     Ok(())
 }

