@@ -22,7 +22,7 @@ mod typed;
 use managed::{Manager, Managers, Operation, Owned};
 pub use path::Element;
 pub use set::Set;
-use typed::{Comparison, Duplicates};
+use typed::Comparison;
 
 /// How objects of a kind look in its versions.
 pub trait Versions {
@@ -107,7 +107,7 @@ pub fn apply(live: Option<&Value>, config: &Value, write: Write<'_>, force: bool
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     }
     let shape = write.shape()?;
-    typed::check(config, shape, Duplicates::Refused).map_err(|error| {
+    typed::check(config, shape).map_err(|error| {
         ApplyError::Unexpected(format!("failed to create typed patch object ({}): {error}", describe(config)))
     })?;
 
@@ -200,12 +200,12 @@ pub fn keep_times(new: &mut Value, old: &Value) {
         }
         entries
     };
-    if without(new) == without(old) && timeless(new) == timeless(old) {
-        if let (Some(metadata), Some(entries)) =
+    if without(new) == without(old)
+        && timeless(new) == timeless(old)
+        && let (Some(metadata), Some(entries)) =
             (new.get_mut("metadata").and_then(Value::as_object_mut), old["metadata"].get("managedFields"))
-        {
-            metadata.insert("managedFields".to_owned(), entries.clone());
-        }
+    {
+        metadata.insert("managedFields".to_owned(), entries.clone());
     }
 }
 
@@ -280,10 +280,10 @@ fn cap(managers: &mut Managers) {
                 first.insert(owned.api_version.clone(), manager);
             }
             Some(oldest) => {
-                if !managers.contains_key(&bucket) {
-                    if let Some(owned) = managers.remove(oldest) {
-                        managers.insert(bucket.clone(), owned);
-                    }
+                if !managers.contains_key(&bucket)
+                    && let Some(owned) = managers.remove(oldest)
+                {
+                    managers.insert(bucket.clone(), owned);
                 }
                 let set = managers.get(&bucket).map(|it| it.set.union(&owned.set)).unwrap_or_else(|| owned.set.clone());
                 managers.remove(&manager);
@@ -505,7 +505,7 @@ fn kubectl_owns(conflicts: &Conflicts, last: Option<&str>, live: &Value, write: 
         if last["apiVersion"].as_str() != Some(write.api_version) {
             return None;
         }
-        typed::check(&last, shape, Duplicates::Refused).ok()?;
+        typed::check(&last, shape).ok()?;
         let comparison = typed::compare_objects(&last, live, shape);
         let set = typed::field_set(&last, shape);
         Some(set.difference(&comparison.modified).difference(&comparison.added).difference(&comparison.removed))
@@ -523,12 +523,12 @@ fn refresh_last_applied(object: &mut Value, config: &Value) {
         return;
     }
     let mut config = config.clone();
-    if let Some(metadata) = config.get_mut("metadata").and_then(Value::as_object_mut) {
-        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.shift_remove(LAST_APPLIED);
-            if annotations.is_empty() {
-                metadata.shift_remove("annotations");
-            }
+    if let Some(metadata) = config.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
+    {
+        annotations.shift_remove(LAST_APPLIED);
+        if annotations.is_empty() {
+            metadata.shift_remove("annotations");
         }
     }
     object["metadata"]["annotations"][LAST_APPLIED] = format!("{}\n", crate::go::marshal(&config)).into();

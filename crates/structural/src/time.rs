@@ -1,4 +1,4 @@
-//! Durations as Go writes and reads them, and dates.
+//! Durations as Go reads them, times and dates.
 
 /// `time.ParseDuration`, in nanoseconds.
 pub(crate) fn parse_duration(text: &str) -> Option<i64> {
@@ -63,35 +63,6 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
         return i64::try_from(-i128::try_from(total).ok()?).ok();
     }
     i64::try_from(total).ok()
-}
-
-/// `time.Duration.String()`.
-pub(crate) fn format_duration(nanoseconds: i64) -> String {
-    let sign = if nanoseconds < 0 { "-" } else { "" };
-    let total = nanoseconds.unsigned_abs();
-    if total == 0 {
-        return "0s".to_owned();
-    }
-    let decimal = |value: u64, scale: u64| {
-        let fraction = format!("{:0width$}", value % scale, width = scale.ilog10() as usize);
-        let fraction = fraction.trim_end_matches('0');
-        if fraction.is_empty() { format!("{}", value / scale) } else { format!("{}.{fraction}", value / scale) }
-    };
-    match total {
-        0..1_000 => format!("{sign}{total}ns"),
-        1_000..1_000_000 => format!("{sign}{}µs", decimal(total, 1_000)),
-        1_000_000..1_000_000_000 => format!("{sign}{}ms", decimal(total, 1_000_000)),
-        _ => {
-            let seconds = total / 1_000_000_000;
-            let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-            let rest = decimal(total % 60_000_000_000, 1_000_000_000);
-            match (hours, minutes) {
-                (0, 0) => format!("{sign}{rest}s"),
-                (0, minutes) => format!("{sign}{minutes}m{rest}s"),
-                (hours, minutes) => format!("{sign}{hours}h{minutes}m{rest}s"),
-            }
-        }
-    }
 }
 
 /// Days since 1970-01-01 of a date of the proleptic Gregorian calendar; `None` if there is no such day.
@@ -214,16 +185,6 @@ mod tests {
         ] {
             assert_eq!(parse_duration(text), want, "{text}");
         }
-        for (nanoseconds, want) in [
-            (0, "0s"),
-            (1, "1ns"),
-            (1_500, "1.5µs"),
-            (90_000_000_000, "1m30s"),
-            (5_400_000_000_000, "1h30m0s"),
-            (-2_500_000_000, "-2.5s"),
-        ] {
-            assert_eq!(format_duration(nanoseconds), want);
-        }
     }
 
     #[test]
@@ -234,11 +195,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn durations_come_back(nanoseconds in -9_000_000_000_000_000_000i64..9_000_000_000_000_000_000) {
-            prop_assert_eq!(parse_duration(&format_duration(nanoseconds)), Some(nanoseconds));
-        }
-
         #[test]
         fn dates_come_back(day in -700_000i64..2_900_000) {
             let (year, month, of_month) = date(day);

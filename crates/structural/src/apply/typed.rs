@@ -93,17 +93,10 @@ fn element_of(list: ListShape<'_>, item: &Value) -> Result<Element, String> {
     }
 }
 
-/// Whether a list of type `map` or `set` may hold the same element twice: live objects may, what is applied may not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Duplicates {
-    Allowed,
-    Refused,
-}
-
-/// Checks that a value has its shape; the errors are those users see.
-pub(crate) fn check(value: &Value, shape: Shape<'_>, duplicates: Duplicates) -> Result<(), String> {
+/// Checks that a value has its shape, and no element of a set or keyed list twice; the errors are those users see.
+pub(crate) fn check(value: &Value, shape: Shape<'_>) -> Result<(), String> {
     let mut errors = Vec::new();
-    check_node(value, Some(shape), duplicates, &mut Vec::new(), &mut errors);
+    check_node(value, Some(shape), &mut Vec::new(), &mut errors);
     match errors.as_slice() {
         [] => Ok(()),
         [only] => Err(only.clone()),
@@ -113,13 +106,7 @@ pub(crate) fn check(value: &Value, shape: Shape<'_>, duplicates: Duplicates) -> 
     }
 }
 
-fn check_node(
-    value: &Value,
-    shape: Option<Shape<'_>>,
-    duplicates: Duplicates,
-    path: &mut Vec<Element>,
-    errors: &mut Vec<String>,
-) {
+fn check_node(value: &Value, shape: Option<Shape<'_>>, path: &mut Vec<Element>, errors: &mut Vec<String>) {
     let mut wrong = |path: &[Element], what: String| {
         let place = display(path);
         errors.push(if place.is_empty() { what } else { format!("{place}: {what}") });
@@ -149,11 +136,11 @@ fn check_node(
                         }
                     };
                     let fresh = *list.relation == ListRelation::Atomic || seen.insert(step.clone());
-                    if !fresh && duplicates == Duplicates::Refused {
+                    if !fresh {
                         errors.push(format!("{}: duplicate entries for key {step}", display(path)));
                     }
                     path.push(step);
-                    check_node(item, Some(list.element), duplicates, path, errors);
+                    check_node(item, Some(list.element), path, errors);
                     path.pop();
                 }
             }
@@ -165,7 +152,7 @@ fn check_node(
                 for (name, value) in fields {
                     path.push(Element::field(name));
                     match map.under(name) {
-                        Some(under) => check_node(value, Some(under), duplicates, path, errors),
+                        Some(under) => check_node(value, Some(under), path, errors),
                         None => {
                             errors.push(format!("{}: field not declared in schema", display(path)));
                             path.pop();

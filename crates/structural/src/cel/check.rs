@@ -112,7 +112,7 @@ impl Checker<'_> {
             return ty;
         }
         match type_name(name) {
-            Some(ty) => Type::Type(Arc::new(ty)),
+            Some(ty) => Type::Meta(Arc::new(ty)),
             None => self.issue(at, format!("undeclared reference to '{name}' (in container '')")),
         }
     }
@@ -327,7 +327,7 @@ impl Checker<'_> {
             Type::List(item) => Type::List(Arc::new(self.settled(&item))),
             Type::Map(key, value) => Type::Map(Arc::new(self.settled(&key)), Arc::new(self.settled(&value))),
             Type::Optional(of) => Type::Optional(Arc::new(self.settled(&of))),
-            Type::Type(of) => Type::Type(Arc::new(self.settled(&of))),
+            Type::Meta(of) => Type::Meta(Arc::new(self.settled(&of))),
             other => other,
         }
     }
@@ -338,7 +338,7 @@ impl Checker<'_> {
             Type::List(item) => Type::List(Arc::new(self.substituted(&item))),
             Type::Map(key, value) => Type::Map(Arc::new(self.substituted(&key)), Arc::new(self.substituted(&value))),
             Type::Optional(of) => Type::Optional(Arc::new(self.substituted(&of))),
-            Type::Type(of) => Type::Type(Arc::new(self.substituted(&of))),
+            Type::Meta(of) => Type::Meta(Arc::new(self.substituted(&of))),
             other => other,
         }
     }
@@ -358,7 +358,7 @@ impl Checker<'_> {
             (Type::Dyn, _) | (_, Type::Dyn) => true,
             (Type::List(a), Type::List(b))
             | (Type::Optional(a), Type::Optional(b))
-            | (Type::Type(a), Type::Type(b)) => self.unify(a, b),
+            | (Type::Meta(a), Type::Meta(b)) => self.unify(a, b),
             (Type::Map(ak, av), Type::Map(bk, bv)) => self.unify(ak, bk) && self.unify(av, bv),
             // Null may stand where an object, a duration, a timestamp or a value of a library may.
             (Type::Null, Type::Object(_) | Type::Duration | Type::Timestamp | Type::Opaque(_) | Type::Optional(_))
@@ -372,7 +372,7 @@ impl Checker<'_> {
     fn occurs(&self, at: usize, ty: &Type) -> bool {
         match self.shallow(ty) {
             Type::Param(other) => other == at,
-            Type::List(of) | Type::Optional(of) | Type::Type(of) => self.occurs(at, &of),
+            Type::List(of) | Type::Optional(of) | Type::Meta(of) => self.occurs(at, &of),
             Type::Map(key, value) => self.occurs(at, &key) || self.occurs(at, &value),
             _ => false,
         }
@@ -384,7 +384,7 @@ fn shift(ty: &Type, by: usize) -> Type {
         Type::Param(at) => Type::Param(at + by),
         Type::List(of) => Type::List(Arc::new(shift(of, by))),
         Type::Optional(of) => Type::Optional(Arc::new(shift(of, by))),
-        Type::Type(of) => Type::Type(Arc::new(shift(of, by))),
+        Type::Meta(of) => Type::Meta(Arc::new(shift(of, by))),
         Type::Map(key, value) => Type::Map(Arc::new(shift(key, by)), Arc::new(shift(value, by))),
         other => other.clone(),
     }
@@ -411,7 +411,7 @@ pub(crate) fn type_name(name: &str) -> Option<Type> {
         "null_type" => Type::Null,
         "list" => Type::List(Arc::new(Type::Dyn)),
         "map" => Type::Map(Arc::new(Type::Dyn), Arc::new(Type::Dyn)),
-        "type" => Type::Type(Arc::new(Type::Dyn)),
+        "type" => Type::Meta(Arc::new(Type::Dyn)),
         "dyn" => Type::Dyn,
         _ => return None,
     })

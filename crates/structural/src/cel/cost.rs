@@ -223,10 +223,10 @@ impl Estimator<'_> {
     }
 
     fn path(&self, expr: &Expr) -> Vec<String> {
-        if let Kind::Ident(name) = &expr.kind {
-            if let Some(local) = self.local(name) {
-                return local.path.clone();
-            }
+        if let Kind::Ident(name) = &expr.kind
+            && let Some(local) = self.local(name)
+        {
+            return local.path.clone();
         }
         self.paths[expr.id].clone()
     }
@@ -413,14 +413,13 @@ impl Estimator<'_> {
                 path.push(step.to_owned());
                 self.paths[expr.id] = path;
             }
-            if overload == "select_optional_field" {
-                if let (Some(of), Some(Kind::Literal(Literal::String(field)))) =
+            if overload == "select_optional_field"
+                && let (Some(of), Some(Kind::Literal(Literal::String(field)))) =
                     (args.first(), args.get(1).map(|it| &it.kind))
-                {
-                    let mut path = self.path(of);
-                    path.push(field.clone());
-                    self.paths[expr.id] = path;
-                }
+            {
+                let mut path = self.path(of);
+                path.push(field.clone());
+                self.paths[expr.id] = path;
             }
             if result.is_none() {
                 result = self.size(expr);

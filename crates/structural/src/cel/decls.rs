@@ -363,7 +363,7 @@ fn read(text: &str) -> Type {
         return Type::Optional(Arc::new(read(of)));
     }
     if let Some(of) = inside("type") {
-        return Type::Type(Arc::new(read(of)));
+        return Type::Meta(Arc::new(read(of)));
     }
     match text {
         "dyn" => Type::Dyn,

@@ -25,6 +25,9 @@ pub(crate) fn no_overload<T>() -> Result<T, Failure> {
     fail("no such overload")
 }
 
+/// Functions that belong together; `None` for a call that is not one of theirs.
+type Family = fn(&str, &[Val]) -> Option<Outcome>;
+
 /// Calls a function; a method's target is its first argument.
 pub(crate) fn call(function: &str, args: &[Val]) -> Outcome {
     if let Some(Val::Bad(what)) = args.iter().find(|arg| matches!(arg, Val::Bad(_))) {
@@ -33,7 +36,7 @@ pub(crate) fn call(function: &str, args: &[Val]) -> Outcome {
     if let Some(result) = operators(function, args) {
         return result;
     }
-    let families: [fn(&str, &[Val]) -> Option<Outcome>; 8] = [
+    let families: [Family; 8] = [
         convert::call,
         strings::call,
         lists::call,

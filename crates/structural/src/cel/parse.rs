@@ -200,12 +200,12 @@ impl Parser {
         for (sign, function) in [("!", "!_"), ("-", "-_")] {
             if matches!(self.peek(), TokenKind::Sign(found) if *found == sign) {
                 self.advance();
-                if sign == "-" {
-                    if let Some(literal) = self.negated() {
-                        self.advance();
-                        let operand = self.node(at, Kind::Literal(literal));
-                        return self.member(operand);
-                    }
+                if sign == "-"
+                    && let Some(literal) = self.negated()
+                {
+                    self.advance();
+                    let operand = self.node(at, Kind::Literal(literal));
+                    return self.member(operand);
                 }
                 self.depth += 1;
                 if self.depth > MAX_DEPTH {

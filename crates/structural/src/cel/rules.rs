@@ -301,7 +301,7 @@ impl Judge {
         let detail = match self.message(compiled, own, before, &place, kind) {
             Ok(detail) => detail,
             Err(error) => {
-                self.fail(compiled, ratchet, error);
+                self.fail(compiled, ratchet, *error);
                 self.budget = -1;
                 return;
             }
@@ -324,7 +324,7 @@ impl Judge {
         before: Option<&Val>,
         place: &str,
         kind: &str,
-    ) -> Result<String, FieldError> {
+    ) -> Result<String, Box<FieldError>> {
         let rule = &compiled.rule;
         let fixed = || {
             if rule.message.is_empty() {
@@ -339,14 +339,14 @@ impl Judge {
         if cost > self.budget {
             let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation \
                           rules will be run";
-            return Err(FieldError::invalid(place, kind, detail));
+            return Err(Box::new(FieldError::invalid(place, kind, detail)));
         }
         if matches!(outcome, Err(Failure::TooCostly)) {
             let detail = format!(
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
                 crate::go::quote(&rule.message_expression)
             );
-            return Err(FieldError::invalid(place, kind, detail));
+            return Err(Box::new(FieldError::invalid(place, kind, detail)));
         }
         self.budget -= cost;
         match outcome {

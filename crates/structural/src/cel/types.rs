@@ -22,7 +22,8 @@ pub(crate) enum Type {
     Map(Arc<Type>, Arc<Type>),
     /// An object of a schema, by the path at which the schema describes it.
     Object(Arc<str>),
-    Type(Arc<Type>),
+    /// The type of a type.
+    Meta(Arc<Type>),
     Optional(Arc<Type>),
     /// A type of a library, such as `kubernetes.Quantity`.
     Opaque(&'static str),
@@ -53,7 +54,7 @@ impl fmt::Display for Type {
             Self::List(item) => write!(f, "list({item})"),
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             Self::Object(name) => f.write_str(name),
-            Self::Type(of) => write!(f, "type({of})"),
+            Self::Meta(of) => write!(f, "type({of})"),
             Self::Optional(of) => write!(f, "optional_type({of})"),
             Self::Opaque(name) => f.write_str(name),
             Self::Param(_) => f.write_str("<T>"),

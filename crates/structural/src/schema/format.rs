@@ -162,7 +162,7 @@ fn isbn10(text: &str) -> bool {
     }
     let sum: u32 =
         (1u32..).zip(bytes).map(|(at, byte)| at * if *byte == b'X' { 10 } else { u32::from(byte - b'0') }).sum();
-    sum % 11 == 0
+    sum.is_multiple_of(11)
 }
 
 fn isbn13(text: &str) -> bool {
@@ -189,7 +189,7 @@ fn credit_card(text: &str) -> bool {
             if digit >= 10 { digit % 10 + 1 } else { digit }
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 #[cfg(test)]

@@ -98,14 +98,14 @@ fn checks(value: &Value, schema: &Schema, path: &str, correlation: Option<Correl
         Value::String(text) => {
             string(text, schema, path, &mut out);
             out.matched += 1;
-            if let Some(format) = &format {
-                if let Some(name) = format::known(format) {
-                    if !format::matches(&name, text) {
-                        let message = format!("{path} in body must be of type {format}: {}", go::quote(text));
-                        out.field(ErrorKind::TypeInvalid, path, value.clone(), message);
-                    }
-                    out.matched += 1;
+            if let Some(format) = &format
+                && let Some(name) = format::known(format)
+            {
+                if !format::matches(&name, text) {
+                    let message = format!("{path} in body must be of type {format}: {}", go::quote(text));
+                    out.field(ErrorKind::TypeInvalid, path, value.clone(), message);
                 }
+                out.matched += 1;
             }
         }
         Value::Number(number) => {
@@ -356,10 +356,10 @@ fn combinations(value: &Value, schema: &Schema, path: &str, out: &mut Outcome) {
             out.plain(format!("{} must validate all the schemas (allOf){none}", quoted()));
         }
     }
-    if let Some(not) = &schema.not {
-        if node(value, not, path, None).problems.is_empty() {
-            out.plain(format!("{} must not validate the schema (not)", quoted()));
-        }
+    if let Some(not) = &schema.not
+        && node(value, not, path, None).problems.is_empty()
+    {
+        out.plain(format!("{} must not validate the schema (not)", quoted()));
     }
 }
 

@@ -75,7 +75,7 @@ fn offset(zone: &str) -> Option<i64> {
     };
     let (hours, minutes) = rest.split_once(':')?;
     let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
-    (hours <= 23 && minutes <= 59 && minutes >= 0 && hours >= 0).then_some(sign * (hours * 3600 + minutes * 60))
+    (hours <= 23 && (0..=59).contains(&minutes) && hours >= 0).then_some(sign * (hours * 3600 + minutes * 60))
 }
 
 fn part(function: &str, seconds: i64, nanoseconds: u32) -> Option<Outcome> {

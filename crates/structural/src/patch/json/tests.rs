@@ -115,13 +115,12 @@ proptest! {
 
     #[test]
     fn what_was_added_can_be_tested_and_removed(document in values(), value in values()) {
-        if let Value::Object(fields) = &document {
-            if !fields.contains_key("new") {
+        if let Value::Object(fields) = &document
+            && !fields.contains_key("new") {
                 let there = json_patch(&document, &json!([
                     {"op": "add", "path": "/new", "value": value}, {"op": "test", "path": "/new", "value": value},
                 ])).unwrap();
                 prop_assert_eq!(json_patch(&there, &json!([{"op": "remove", "path": "/new"}])).unwrap(), document);
             }
-        }
     }
 }

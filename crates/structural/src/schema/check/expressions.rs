@@ -46,7 +46,7 @@ impl Costs {
         self.total = self.total.saturating_add(cost);
         if cost >= PER_SCHEMA / 100 {
             self.dearest.push((cost, path.to_owned()));
-            self.dearest.sort_by(|a, b| b.0.cmp(&a.0));
+            self.dearest.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
             self.dearest.truncate(4);
         }
     }

@@ -90,14 +90,11 @@ fn metadata(schema: &Schema, level: Level, path: &str, errors: &mut Vec<FieldErr
     let whole = level == Level::Root || schema.embedded_resource;
     let place = |name: &str| key(&child(path, "properties"), name);
     for name in ["kind", "apiVersion"] {
-        if let Some(property) = schema.properties.get(name) {
-            if whole && property.kind != "string" {
-                errors.push(FieldError::invalid(
-                    &child(&place(name), "type"),
-                    property.kind.as_str(),
-                    "must be string",
-                ));
-            }
+        if let Some(property) = schema.properties.get(name)
+            && whole
+            && property.kind != "string"
+        {
+            errors.push(FieldError::invalid(&child(&place(name), "type"), property.kind.as_str(), "must be string"));
         }
     }
     let Some(metadata) = schema.properties.get("metadata") else {
@@ -179,11 +176,11 @@ fn combinations(schema: &Schema, skip_any_of: bool, skip_first: bool, path: &str
     if let Some(not) = &schema.not {
         combined(not, false, &child(path, "not"), errors);
     }
-    if let Some(pattern) = &schema.pattern {
-        if let Err(error) = &pattern.regex {
-            let detail = format!("must be a valid regular expression, but isn't: {error}");
-            errors.push(FieldError::invalid(&child(path, "pattern"), pattern.source.as_str(), detail));
-        }
+    if let Some(pattern) = &schema.pattern
+        && let Err(error) = &pattern.regex
+    {
+        let detail = format!("must be a valid regular expression, but isn't: {error}");
+        errors.push(FieldError::invalid(&child(path, "pattern"), pattern.source.as_str(), detail));
     }
 }
 
