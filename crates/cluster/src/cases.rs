@@ -58,3 +58,19 @@ impl Dice {
         &from[self.below(from.len())]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_gets_its_share_and_a_seed_decides_everything() {
+        let all = cases(3, 550);
+        for family in Family::ALL {
+            assert_eq!(all.iter().filter(|c| c.family == family).count(), 50, "{family:?}");
+        }
+        let text = |seed| format!("{:?}", cases(seed, 55));
+        assert_eq!(text(3), text(3));
+        assert_ne!(text(3), text(4));
+    }
+}

@@ -164,6 +164,10 @@ impl Driver {
                 self.scheduler.failed(pod, now);
             }
             (Task::Placed(_), Ok(())) => {}
+            (Task::LastWords(name), _) => {
+                let name = name.clone();
+                self.watch_over(&name);
+            }
             (_, Ok(())) => self.queue.finish(&task),
             (_, Err(failure)) => {
                 let failures = self.queue.retry(&task, now);
@@ -223,7 +227,15 @@ impl Driver {
     }
 
     fn last_words(&mut self, name: &str, step: Step) {
-        self.start(Task::LastWords(name.into()), step.ops);
+        if step.ops.is_empty() {
+            self.watch_over(name);
+        } else {
+            self.start(Task::LastWords(name.into()), step.ops);
+        }
+    }
+
+    /// From here on a node's silence counts.
+    fn watch_over(&mut self, name: &str) {
         if self.settings.parts.nodes {
             self.queue.push(Task::Node(Key::cluster(name)));
         }

@@ -315,8 +315,9 @@ impl View<'_> {
         if updated == **set {
             return;
         }
-        let mut body =
-            serde_json::json!({"metadata": {"uid": set.metadata.uid, "annotations": updated.metadata.annotations}});
+        let mut sizes = BTreeMap::new();
+        self.size_annotations(&mut sizes);
+        let mut body = serde_json::json!({"metadata": {"uid": set.metadata.uid, "annotations": sizes}});
         if size != before {
             body["spec"] = serde_json::json!({"replicas": size});
         }
