@@ -267,13 +267,6 @@ impl Val {
             ("number", Value::Number(number)) => Self::Double(number.as_f64().unwrap_or_default()),
             ("number", other) => bad(format!("invalid data, expected float, got {}", crate::go::type_name(other))),
             ("integer", Value::Number(number)) if number.is_i64() => Self::Int(number.as_i64().unwrap_or_default()),
-            // A float that passed validation as an integer.
-            #[expect(clippy::cast_possible_truncation, reason = "validation let only whole numbers pass")]
-            ("integer", Value::Number(number))
-                if number.as_f64().is_some_and(|it| it.fract() == 0.0 && it.abs() < 9e18) =>
-            {
-                Self::Int(number.as_f64().unwrap_or_default() as i64)
-            }
             ("integer", other) => bad(format!("invalid data, expected int, got {}", crate::go::type_name(other))),
             ("boolean", Value::Bool(value)) => Self::Bool(*value),
             ("boolean", other) => bad(format!("invalid data, expected bool, got {}", crate::go::type_name(other))),
