@@ -2,12 +2,131 @@
 
 use std::sync::Arc;
 
+use karpenter_kinds::fielderror::FieldError;
+use karpenter_kinds::names;
+use karpenter_kinds::validate::{self, NameRule};
+use karpenter_structural::schema::{self, Schema, check::CheckOptions};
 use serde_json::{Value, json};
 
 use crate::custom;
 use crate::history::Verb;
 use crate::state::State;
 use crate::store::Object;
+
+/// What is wrong with a new CRD.
+pub(crate) fn validate_create(crd: &Value) -> Vec<FieldError> {
+    let mut errors = validate::metadata(false, NameRule::Subdomain, crd);
+    let spec = &crd["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
+    let name = text(&crd["metadata"]["name"]);
+    if !name.is_empty() && name != format!("{plural}.{group}") {
+        errors.push(FieldError::invalid("metadata.name", name, "must be spec.names.plural+\".\"+spec.group"));
+    }
+    errors.extend(validate_spec(spec, &group));
+    if (group.ends_with(".k8s.io") || group.ends_with(".kubernetes.io") || group == "k8s.io") && !is_approved(crd) {
+        let detail = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
+        errors.push(FieldError::required("metadata.annotations[api-approved.kubernetes.io]", detail));
+    }
+    errors
+}
+
+fn is_approved(crd: &Value) -> bool {
+    let annotation = crd["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str().unwrap_or_default();
+    annotation.starts_with("https://") || annotation.starts_with("unapproved")
+}
+
+/// What an update may not do.
+pub(crate) fn validate_update(crd: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = validate::metadata_update(crd, old);
+    errors.extend(validate::metadata(false, NameRule::Any, crd));
+    let group = crd["spec"]["group"].as_str().unwrap_or_default().to_owned();
+    errors.extend(validate_spec(&crd["spec"], &group));
+    let established = condition(old, "Established") == Some("True");
+    for (field, pointer) in [("spec.group", "/spec/group"), ("spec.scope", "/spec/scope"), ("spec.names.kind", "/spec/names/kind"), ("spec.names.plural", "/spec/names/plural")] {
+        let always = field == "spec.group" || field == "spec.names.plural";
+        if (established || always) && crd.pointer(pointer) != old.pointer(pointer) {
+            let value = crd.pointer(pointer).cloned().unwrap_or(Value::Null);
+            errors.push(FieldError::invalid(field, value, "field is immutable"));
+        }
+    }
+    for (index, stored) in crd["status"]["storedVersions"].as_array().into_iter().flatten().enumerate() {
+        let known = crd["spec"]["versions"].as_array().into_iter().flatten().any(|version| version["name"] == *stored);
+        if !known {
+            let detail = "missing from spec.versions; ".to_owned()
+                + &format!("{} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {0} and removes {0} from status.storedVersions", stored.as_str().unwrap_or_default());
+            errors.push(FieldError::invalid(format!("status.storedVersions[{index}]"), stored, detail));
+        }
+    }
+    errors
+}
+
+fn validate_spec(spec: &Value, group: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if group.is_empty() {
+        errors.push(FieldError::required("spec.group", ""));
+    } else if let Err(messages) = names::dns_subdomain(group) {
+        errors.push(FieldError::invalid("spec.group", group, messages.join(",")));
+    } else if !group.contains('.') {
+        errors.push(FieldError::invalid("spec.group", group, "should be a domain with at least one dot"));
+    }
+    match spec["scope"].as_str().unwrap_or_default() {
+        "" => errors.push(FieldError::required("spec.scope", "")),
+        "Cluster" | "Namespaced" => {}
+        other => errors.push(FieldError::not_supported("spec.scope", other, &["Cluster", "Namespaced"])),
+    }
+    let versions = spec["versions"].as_array().cloned().unwrap_or_default();
+    for (index, version) in versions.iter().enumerate() {
+        if version["schema"].get("openAPIV3Schema").is_none_or(Value::is_null) {
+            errors.push(FieldError::required(format!("spec.versions[{index}].schema.openAPIV3Schema"), ""));
+        }
+    }
+    // One schema for all versions is the CRD's own, and so is its place in messages.
+    let alone = versions.len() == 1;
+    for (index, version) in versions.iter().enumerate() {
+        let name = version["name"].as_str().unwrap_or_default();
+        if let Err(messages) = names::dns1035_label(name) {
+            errors.push(FieldError::invalid(format!("spec.versions[{index}].name"), name, messages.join(",")));
+        }
+        let place = if alone { "spec.validation".to_owned() } else { format!("spec.versions[{index}].schema") };
+        errors.extend(validate_schema(version, &place));
+    }
+    let storage = versions.iter().filter(|version| version["storage"] == true).count();
+    if storage != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid("spec.versions", &spec["versions"], detail));
+    }
+    for key in ["plural", "singular", "kind", "listKind"] {
+        if spec["names"][key].as_str().unwrap_or_default().is_empty() {
+            errors.push(FieldError::required(format!("spec.names.{key}"), ""));
+        }
+    }
+    for key in ["plural", "singular"] {
+        let name = spec["names"][key].as_str().unwrap_or_default();
+        if let Err(messages) = names::dns1035_label(name)
+            && !name.is_empty()
+        {
+            errors.push(FieldError::invalid(format!("spec.names.{key}"), name, messages.join(",")));
+        }
+    }
+    let (kind, list_kind) = (&spec["names"]["kind"], &spec["names"]["listKind"]);
+    if kind.is_string() && kind == list_kind {
+        errors.push(FieldError::invalid("spec.names.listKind", list_kind, "kind and listKind may not be the same"));
+    }
+    errors
+}
+
+fn validate_schema(version: &Value, place: &str) -> Vec<FieldError> {
+    let raw = &version["schema"]["openAPIV3Schema"];
+    if raw.is_null() {
+        return Vec::new();
+    }
+    let options = CheckOptions { status_subresource: version["subresources"].get("status").is_some() };
+    match Schema::parse(raw) {
+        Ok(schema) => schema::check(&schema, place, options).iter().map(custom::own_error).collect(),
+        Err(error) => vec![FieldError::invalid(format!("{place}.openAPIV3Schema"), "", error)],
+    }
+}
 
 /// What the controllers of the reference server do after a CRD is written, at once: accept the names if they are free,
 /// establish it, serve it.

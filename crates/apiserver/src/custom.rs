@@ -6,6 +6,7 @@ use karpenter_kinds::fielderror::{ErrorKind, FieldError};
 use karpenter_kinds::printers::Column;
 use karpenter_kinds::strategy::Part;
 use karpenter_kinds::validate;
+use karpenter_structural::cel::Rules;
 use karpenter_structural::field::{ErrorKind as SchemaErrorKind, FieldError as SchemaError};
 use karpenter_structural::schema::{self, Schema};
 use karpenter_structural::shape::Shapes;
@@ -24,6 +25,8 @@ pub(crate) struct CustomVersion {
     pub(crate) schema: Option<Schema>,
     /// How the parts of every version merge, by `apiVersion`.
     pub(crate) shapes: Arc<Vec<(String, Shapes)>>,
+    /// Its rules, compiled once.
+    pub(crate) rules: Option<Rules>,
     /// The schema as it was written, for OpenAPI.
     pub(crate) raw_schema: Value,
     /// `spec.preserveUnknownFields` of old CRDs.
@@ -152,6 +155,12 @@ impl CustomVersion {
                 .collect()
         }));
         errors.extend(schema::validate_lists(object, schema));
+        // Rules assume values of the right shape.
+        if errors.is_empty()
+            && let Some(rules) = &self.rules
+        {
+            errors.extend(rules.validate(object, old, path).errors);
+        }
         errors.iter().map(own_error).collect()
     }
 }
@@ -228,6 +237,7 @@ pub(crate) fn versions(crd: &Value) -> Vec<(Arc<CustomVersion>, bool)> {
                 crd: crd["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
                 storage_version: storage_version.clone(),
                 shapes: shapes.clone(),
+                rules: schema.as_ref().map(Rules::compile).filter(|rules| !rules.is_empty()),
                 schema,
                 raw_schema,
                 preserve_unknown: spec["preserveUnknownFields"] == true,

@@ -146,13 +146,13 @@ pub(crate) fn table(
         .map(|object| {
             let value = convert::from_stored(served, object.value());
             let mut row = json!({"cells": cells(served, &value, now)});
+            if let Some(conditions) = printers::row_conditions(&served.group, &served.kind, &value) {
+                row["conditions"] = conditions;
+            }
             match include {
                 Include::Nothing => {}
                 Include::Metadata => row["object"] = partial(object),
                 Include::Object => row["object"] = value,
-            }
-            if let Some(conditions) = printers::row_conditions(&served.group, &served.kind, row.get("object")) {
-                row["conditions"] = conditions;
             }
             row
         })

@@ -16,7 +16,7 @@ use crate::registry::{Origin, Served};
 use crate::request::{Request, User};
 use crate::state::State;
 use crate::store::Object;
-use crate::{convert, delete, gc, input};
+use crate::{convert, crd, delete, gc, input};
 
 /// What the query says about a write.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl WriteOptions {
                 errors.push(FieldError::not_supported(
                     "fieldValidation",
                     other,
-                    &["", "Ignore", "Warn", "Strict"],
+                    &["", "Ignore", "Strict", "Warn"],
                 ));
                 FieldValidation::Ignore
             }
@@ -246,6 +246,7 @@ pub(crate) fn create_managed(
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let errors = match &served.origin {
+        Origin::Builtin(_) if served.is("apiextensions.k8s.io", "CustomResourceDefinition") => crd::validate_create(&object),
         Origin::Builtin(_) => validate::create(&served.group, &served.kind, served.namespaced, &object),
         Origin::Custom(custom) => custom.validate_create(served, &object),
     };
@@ -415,6 +416,9 @@ pub(crate) fn replace_managed(
         Origin::Custom(custom) => custom.prepare_update(part, &mut object, &old),
     }
     let errors = match &served.origin {
+        Origin::Builtin(_) if served.is("apiextensions.k8s.io", "CustomResourceDefinition") && part == Part::Main => {
+            crd::validate_update(&object, &old)
+        }
         Origin::Builtin(_) => validate::update(&served.group, &served.kind, served.namespaced, part, &object, &old),
         Origin::Custom(custom) => custom.validate_update(served, part, &object, &old),
     };

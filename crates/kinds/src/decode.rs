@@ -57,21 +57,28 @@ impl Decoder {
             Value::Null => Map::new(),
             other => return Err(self.mismatch(&other, parent, &self.go_type(&Ty::Struct(id)))),
         };
+        // In the order of the document, so that errors come in it too.
         let mut slots: Vec<Option<Value>> = vec![None; structure.fields.len()];
         for (name, value) in object {
-            match structure.field(&name) {
-                Some(index) => slots[index] = Some(value),
-                None => {
-                    let at = self.path_to(&name);
-                    self.strict_errors.push(format!("unknown field \"{at}\""));
-                }
-            }
+            let Some(index) = structure.field(&name) else {
+                let at = self.path_to(&name);
+                self.strict_errors.push(format!("unknown field \"{at}\""));
+                continue;
+            };
+            let field = &structure.fields[index];
+            self.path.push(Step::Field(field.name));
+            slots[index] = Some(self.value(&field.ty, value, structure.go_name())?);
+            self.path.pop();
         }
         let mut out = Map::new();
         for (field, slot) in structure.fields.iter().zip(slots) {
-            self.path.push(Step::Field(field.name));
-            let value = self.value(&field.ty, slot.unwrap_or(Value::Null), structure.go_name())?;
-            self.path.pop();
+            let value = match slot {
+                Some(value) => value,
+                None => match &field.ty {
+                    Ty::Struct(id) => empty(*id),
+                    _ => Value::Null,
+                },
+            };
             if let Some(value) = written(field, value, self.types) {
                 out.insert(field.name.to_owned(), value);
             }

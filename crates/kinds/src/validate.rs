@@ -29,7 +29,10 @@ pub fn create(group: &str, kind: &str, namespaced: bool, object: &Value) -> Vec<
 /// Errors of an update.
 pub fn update(group: &str, kind: &str, namespaced: bool, part: Part, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = metadata_update(object, old);
-    errors.extend(metadata(namespaced, NameRule::Any, object));
+    // Twice, as on the reference server, where the generic check and the kind's own both look.
+    let again = metadata(namespaced, NameRule::Any, object);
+    errors.extend(again.iter().filter(|error| !error.field.starts_with("metadata.finalizers[")).cloned());
+    errors.extend(again);
     if part == Part::Status || part == Part::Approval || part == Part::Finalize {
         errors.extend(match (group, kind) {
             ("", "Pod") => pod_update::status(object, old),
@@ -117,9 +120,7 @@ pub(crate) fn one_of(field: &str, value: &Value, allowed: &[&str]) -> Vec<FieldE
     if allowed.contains(&text) {
         return Vec::new();
     }
-    let mut sorted = allowed.to_vec();
-    sorted.sort_unstable();
-    vec![FieldError::not_supported(field, text, &sorted)]
+    vec![FieldError::not_supported(field, text, allowed)]
 }
 
 /// Zero or more.
@@ -129,6 +130,18 @@ pub(crate) fn non_negative(field: &str, value: &Value) -> Vec<FieldError> {
             vec![FieldError::invalid(field, number, "must be greater than or equal to 0")]
         }
         _ => Vec::new(),
+    }
+}
+
+/// A value without its nulls, which indexing leaves behind.
+pub(crate) fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
     }
 }
 

@@ -86,6 +86,10 @@ impl Names {
             let end = (at + "kube-api-access-".len() + 5).min(text.len());
             text.replace_range(at..end, "kube-api-access-SUFFIX");
         }
+        // A dump of the server's internal types follows; their names are not part of the API.
+        if let Some(at) = text.find("if it was previously negative)\n") {
+            text.truncate(at + "if it was previously negative)".len());
+        }
         text = replace_uids(&text);
         for marker in ["resource version: ", "ResourceVersion in precondition: ", "ResourceVersion in object meta: ", "current: ", "\"resourceVersion\":\"", "\\\"resourceVersion\\\":\\\""] {
             text = replace_digits_after(&text, marker);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::items;
-use crate::fielderror::{ErrorKind, FieldError};
+use crate::fielderror::FieldError;
 use crate::names;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,10 @@ pub fn metadata(namespaced: bool, rule: NameRule, object: &Value) -> Vec<FieldEr
     errors.extend(labels(&metadata["labels"], "metadata.labels"));
     errors.extend(annotations(&metadata["annotations"], "metadata.annotations"));
     errors.extend(owner_references(&metadata["ownerReferences"]));
-    errors.extend(finalizers(&metadata["finalizers"]));
+    // Custom resources are told by their group, which has a dot in it and is not Kubernetes' own.
+    let group = object["apiVersion"].as_str().unwrap_or_default();
+    let builtin = !group.contains('.') || group.split('/').next().is_some_and(|group| group.ends_with(".k8s.io"));
+    errors.extend(finalizers(&metadata["finalizers"], builtin));
     errors
 }
 
@@ -120,7 +123,8 @@ fn annotations(annotations: &Value, field: &str) -> Vec<FieldError> {
 fn owner_references(references: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut controllers: Vec<String> = Vec::new();
-    for (field, owner) in items(references, "metadata.ownerReferences") {
+    let field = "metadata.ownerReferences";
+    for owner in references.as_array().into_iter().flatten() {
         let text = |key: &str| owner[key].as_str().unwrap_or_default();
         let api_version = text("apiVersion");
         if api_version.is_empty() || api_version.split('/').count() > 2 {
@@ -134,7 +138,7 @@ fn owner_references(references: &Value) -> Vec<FieldError> {
         }
         if api_version == "v1" && text("kind") == "Event" {
             let shown = format!("{api_version}, Kind=Event");
-            errors.push(FieldError::invalid(&field, shown, "is disallowed from being an owner"));
+            errors.push(FieldError::invalid(field, shown, "is disallowed from being an owner"));
         }
         if owner["controller"] == true {
             controllers.push(text("name").to_owned());
@@ -150,10 +154,15 @@ fn owner_references(references: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn finalizers(list: &Value) -> Vec<FieldError> {
+fn finalizers(list: &Value, kind_is_builtin: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut special = (false, false);
-    for finalizer in list.as_array().into_iter().flatten().filter_map(Value::as_str) {
+    const STANDARD: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+    for (index, finalizer) in list.as_array().into_iter().flatten().filter_map(Value::as_str).enumerate() {
+        if !finalizer.contains('/') && !STANDARD.contains(&finalizer) && kind_is_builtin {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(format!("metadata.finalizers[{index}]"), finalizer, detail));
+        }
         special.0 |= finalizer == "orphan";
         special.1 |= finalizer == "foregroundDeletion";
         for message in names::qualified_name(finalizer).err().into_iter().flatten() {
@@ -200,11 +209,3 @@ pub fn label_selector(selector: &Value, field: &str) -> Vec<FieldError> {
     }
     errors
 }
-
-/// An error about a field under a prefix: for objects inside objects.
-#[allow(dead_code, reason = "reads better than a closure where it is used")]
-fn prefixed(prefix: &str, error: FieldError) -> FieldError {
-    FieldError { field: format!("{prefix}.{}", error.field), kind: error.kind, ..error }
-}
-
-const _: ErrorKind = ErrorKind::Invalid;

@@ -81,8 +81,7 @@ fn restart_policy(spec: &Value, field: &str, owner: Owner) -> Vec<FieldError> {
     let field = format!("{field}.restartPolicy");
     let value = &spec["restartPolicy"];
     match owner {
-        Owner::Pod => one_of(&field, value, &["Always", "Never", "OnFailure"]),
-        Owner::Template | Owner::Job => one_of(&field, value, &["Always", "Never", "OnFailure"]),
+        Owner::Pod | Owner::Template | Owner::Job => one_of(&field, value, &["Always", "OnFailure", "Never"]),
     }
 }
 
@@ -101,7 +100,14 @@ fn volumes<'a>(list: &'a Value, field: &str, errors: &mut Vec<FieldError>) -> Ve
             }
         }
         known.push(name);
-        let sources: Vec<&String> = volume.as_object().into_iter().flatten().map(|(key, _)| key).filter(|key| *key != "name").collect();
+        let mut sources: Vec<&String> =
+            volume.as_object().into_iter().flatten().map(|(key, _)| key).filter(|key| *key != "name").collect();
+        // The server looks for them in this order and minds the second.
+        sources.sort_by_key(|key| match key.as_str() {
+            "emptyDir" => 0,
+            "hostPath" => 1,
+            _ => 2,
+        });
         if sources.len() > 1 {
             let detail = "may not specify more than 1 volume type";
             errors.push(FieldError::forbidden(format!("{field}.{}", sources[1]), detail));
@@ -127,9 +133,6 @@ fn containers(spec: &Value, field: &str, volumes: &[&str], errors: &mut Vec<Fiel
     let mut known: Vec<String> = Vec::new();
     for (field, one) in items(&spec["containers"], &path) {
         container(one, &field, volumes, &mut known, errors);
-        if one["restartPolicy"].as_str().is_some() && false {
-            errors.push(FieldError::forbidden(format!("{field}.restartPolicy"), ""));
-        }
     }
     host_ports(&spec["containers"], &path, errors);
     for (field, one) in items(&spec["initContainers"], &format!("{field}.initContainers")) {
@@ -425,7 +428,7 @@ fn scheduling_gates(list: &Value, field: &str) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("{field}.name"), name, message));
         }
         if known.contains(&name) {
-            errors.push(FieldError::duplicate(format!("{field}.name"), name));
+            errors.push(FieldError::duplicate(field, name));
         }
         known.push(name);
     }
@@ -458,7 +461,7 @@ pub(super) fn tolerations(list: &Value, field: &str) -> Vec<FieldError> {
             "Exists" => {
                 if !text("value").is_empty() {
                     let detail = "value must be empty when `operator` is 'Exists'";
-                    errors.push(FieldError::invalid(format!("{field}.operator"), toleration_shown(toleration), detail));
+                    errors.push(FieldError::invalid(format!("{field}.operator"), text("value"), detail));
                 }
             }
             other => errors.push(FieldError::not_supported(format!("{field}.operator"), other, &["Equal", "Exists"])),
@@ -471,10 +474,6 @@ pub(super) fn tolerations(list: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-fn toleration_shown(toleration: &Value) -> Value {
-    toleration.clone()
-}
-
 fn spread(list: &Value, field: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut known: Vec<(&str, &str)> = Vec::new();
@@ -482,7 +481,7 @@ fn spread(list: &Value, field: &str) -> Vec<FieldError> {
         let text = |key: &str| constraint[key].as_str().unwrap_or_default();
         let skew = constraint["maxSkew"].as_i64().unwrap_or(0);
         if skew <= 0 {
-            errors.push(FieldError::invalid(format!("{field}.maxSkew"), skew, "must be greater than 0"));
+            errors.push(FieldError::invalid(format!("{field}.maxSkew"), skew, "must be greater than zero"));
         }
         if text("topologyKey").is_empty() {
             errors.push(FieldError::required(format!("{field}.topologyKey"), "can not be empty"));
@@ -503,7 +502,7 @@ fn spread(list: &Value, field: &str) -> Vec<FieldError> {
         known.push(pair);
         if let Some(domains) = constraint["minDomains"].as_i64() {
             if domains <= 0 {
-                errors.push(FieldError::invalid(format!("{field}.minDomains"), domains, "must be greater than 0"));
+                errors.push(FieldError::invalid(format!("{field}.minDomains"), domains, "must be greater than zero"));
             }
             if text("whenUnsatisfiable") != "DoNotSchedule" {
                 let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {}", text("whenUnsatisfiable"));
@@ -594,10 +593,9 @@ fn pod_term(term: &Value, field: &str, errors: &mut Vec<FieldError>) {
     let key = term["topologyKey"].as_str().unwrap_or_default();
     if key.is_empty() {
         errors.push(FieldError::required(format!("{field}.topologyKey"), "can not be empty"));
-    } else {
-        for message in names::qualified_name(key).err().into_iter().flatten() {
-            errors.push(FieldError::invalid(format!("{field}.topologyKey"), key, message));
-        }
+    }
+    for message in names::qualified_name(key).err().into_iter().flatten() {
+        errors.push(FieldError::invalid(format!("{field}.topologyKey"), key, message));
     }
 }
 

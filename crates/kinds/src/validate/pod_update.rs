@@ -57,7 +57,7 @@ pub(super) fn update(part: Part, object: &Value, old: &Value) -> Vec<FieldError>
             }
         }
     }
-    if munged != *before {
+    if super::without_nulls(&munged) != super::without_nulls(before) {
         errors.push(FieldError::forbidden("spec", FORBIDDEN));
     }
     errors
@@ -105,12 +105,14 @@ fn gates(spec: &Value, before: &Value) -> Vec<FieldError> {
         spec["schedulingGates"].as_array().into_iter().flatten().filter_map(|gate| gate["name"].as_str().map(str::to_owned)).collect()
     };
     let old = names(before);
-    let added: Vec<String> = names(spec).into_iter().filter(|name| !old.contains(name)).collect();
-    if added.is_empty() {
-        return Vec::new();
+    let mut errors = Vec::new();
+    for (index, name) in names(spec).iter().enumerate() {
+        if !old.contains(name) {
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            errors.push(FieldError::forbidden(format!("spec.schedulingGates[{index}].name"), detail));
+        }
     }
-    let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", added.join(","));
-    vec![FieldError::forbidden("spec.schedulingGates", detail)]
+    errors
 }
 
 fn narrowed(spec: &Value, before: &Value) -> Vec<FieldError> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{immutable, items, label_selector};
+use super::{immutable, label_selector};
 use crate::fielderror::FieldError;
 use crate::quantity::Quantity;
 
@@ -123,7 +123,7 @@ pub(super) fn claim_update(object: &Value, old: &Value) -> Vec<FieldError> {
         fields.shift_remove("storageClassName");
     }
     let mut errors = Vec::new();
-    if munged != *before {
+    if super::without_nulls(&munged) != super::without_nulls(before) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.push(FieldError::forbidden("spec", detail));
     }
@@ -162,7 +162,6 @@ pub(super) fn volume(object: &Value) -> Vec<FieldError> {
     }
     let policies = ["Delete", "Recycle", "Retain"];
     errors.extend(super::one_of("spec.persistentVolumeReclaimPolicy", &spec["persistentVolumeReclaimPolicy"], &policies));
-    let _ = items;
     errors
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::pod::{self, Owner};
-use super::{immutable, items, label_selector, non_negative};
+use super::{immutable, label_selector, non_negative};
 use crate::fielderror::FieldError;
 use crate::selector::Selector;
 
@@ -16,9 +16,7 @@ pub(super) fn validate(kind: &str, object: &Value) -> Vec<FieldError> {
         errors.extend(super::one_of("spec.podManagementPolicy", &spec["podManagementPolicy"], &policies));
     }
     errors.extend(template(spec));
-    if kind != "DaemonSet" || true {
-        errors.extend(non_negative("spec.minReadySeconds", &spec["minReadySeconds"]));
-    }
+    errors.extend(non_negative("spec.minReadySeconds", &spec["minReadySeconds"]));
     match kind {
         "Deployment" => errors.extend(deployment(spec)),
         "DaemonSet" => errors.extend(update_strategy(spec, &["OnDelete", "RollingUpdate"])),
@@ -165,7 +163,7 @@ pub(super) fn update(kind: &str, object: &Value, old: &Value) -> Vec<FieldError>
             }
         }
     }
-    if munged == *before {
+    if super::without_nulls(&munged) == super::without_nulls(before) {
         return Vec::new();
     }
     let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
@@ -206,17 +204,8 @@ pub(super) fn job_spec(spec: &Value, field: &str) -> Vec<FieldError> {
     }
     errors.extend(pod::template(&spec["template"], &format!("{field}.template"), Owner::Job));
     if spec["template"]["spec"]["restartPolicy"] == "Always" {
-        let detail = ["OnFailure", "Never"];
-        errors.push(FieldError {
-            value: Some("\"Always\"".into()),
-            detail: format!("supported values: {:?}, {:?}", detail[0], detail[1]),
-            ..FieldError::not_supported(format!("{field}.template.spec.restartPolicy"), "Always", &[])
-        });
-        if let Some(error) = errors.last_mut() {
-            error.kind = crate::fielderror::ErrorKind::Required;
-            error.value = None;
-            error.detail = "valid values: \"OnFailure\", \"Never\"".into();
-        }
+        let detail = "valid values: \"OnFailure\", \"Never\"";
+        errors.push(FieldError::required(format!("{field}.template.spec.restartPolicy"), detail));
     }
     errors
 }
@@ -260,7 +249,6 @@ pub(super) fn cron_job(object: &Value) -> Vec<FieldError> {
     if name.len() > 52 {
         errors.push(FieldError::invalid("metadata.name", name, "must be no more than 52 characters"));
     }
-    let _ = items;
     errors
 }
 
