@@ -5,6 +5,7 @@ mod draft;
 mod existing;
 mod fresh;
 mod left_over;
+mod matching;
 mod pools;
 mod topology;
 

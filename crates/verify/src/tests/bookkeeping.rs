@@ -89,6 +89,16 @@ fn pods_of_leaving_nodes_move_unless_protected() {
         ("protected long ago", web().do_not_disrupt("1h30m").started("2026-01-01T00:00:00Z"), vec![], true),
         ("protected, not started", web().do_not_disrupt("1h"), vec![], false),
         ("nonsense", web().do_not_disrupt("soon"), vec![], true),
+        ("with a fraction", web().do_not_disrupt("1.5h"), vec![], false),
+        ("with nothing but a fraction", web().do_not_disrupt(".5h"), vec![], false),
+        ("milliseconds", web().do_not_disrupt("500ms"), vec![], false),
+        ("no number", web().do_not_disrupt("h"), vec![], true),
+        ("only a point", web().do_not_disrupt(".h"), vec![], true),
+        ("no unit", web().do_not_disrupt("90"), vec![], true),
+        ("unknown unit", web().do_not_disrupt("1d"), vec![], true),
+        ("no time at all", web().do_not_disrupt("0s"), vec![], true),
+        ("nothing", web().do_not_disrupt(""), vec![], true),
+        ("until just now", web().do_not_disrupt("24h").started("2026-01-01T00:00:00Z"), vec![], true),
         ("budget allows", web(), vec![budget(false, false)], true),
         ("budget never allows", web(), vec![budget(true, false)], false),
         ("budget allows unready", web().unready(), vec![budget(true, true)], true),
@@ -96,7 +106,7 @@ fn pods_of_leaving_nodes_move_unless_protected() {
         ("not evictable", web().tolerate("karpenter.sh/disrupted"), vec![budget(true, false)], true),
     ];
     for (why, pod, budgets, moves) in rows {
-        let mut here = world().node(node("leaves").deleting()).pool(catalogue()).pod(pod);
+        let mut here = world().node(node("stays")).node(node("leaves").deleting()).pool(catalogue()).pod(pod);
         here.0.disruption_budgets = budgets;
         let it = draft(here);
         let expected = if moves { vec![lost("p")] } else { vec![] };

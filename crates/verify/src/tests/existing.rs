@@ -101,6 +101,7 @@ fn taints_are_tolerated() {
         (pod("p").toleration("team", Lt, "6", None), Effect::NoSchedule, true),
         (pod("p").toleration("team", Lt, "5", None), Effect::NoSchedule, false),
         (pod("p").toleration("team", Gt, "4", None), Effect::NoSchedule, true),
+        (pod("p").toleration("team", Gt, "5", None), Effect::NoSchedule, false),
         (pod("p").toleration("team", Gt, "x", None), Effect::NoSchedule, false),
     ];
     for (pod, effect, fine) in rows {
@@ -157,6 +158,13 @@ fn ports_are_free() {
     with(pod("old").port_at("10.0.0.1", 80, "TCP")).breaks(clash("p", "old"));
     with(pod("old").port(81)).sound();
     with(pod("old").port_at("0.0.0.0", 80, "UDP")).sound();
+    let at = |ip: &str| {
+        let here = world().node(node("n")).pod(pod("old").port_at("10.0.0.1", 80, "TCP").on("n"));
+        draft(here.pod(pod("p").port_at(ip, 80, "TCP"))).on("n", &["p"])
+    };
+    at("10.0.0.2").sound();
+    at("10.0.0.1").breaks(clash("p", "old"));
+    at("::").breaks(clash("p", "old"));
     let two = draft(world().node(node("n")).replicas(2, pod("p").port(80))).on("n", &["p-0", "p-1"]);
     two.breaks(clash("p-1", "p-0"));
 }

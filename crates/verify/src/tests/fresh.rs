@@ -330,6 +330,8 @@ fn dear_spot_and_special_types_are_passed_over() {
     let names = ["gpu", "metal", "usual"];
     it(vec![gpu(), metal(), usual()], &names).bend(buy("usual", "spot", 90)).sound();
     it(vec![gpu(), metal()], &names[..2]).bend(buy("gpu", "spot", 50)).sound();
+    let dearer = it(vec![gpu(), metal()], &names[..2]).bend(buy("metal", "spot", 60));
+    assert!(matches!(verify(&dearer.world, &dearer.plan)[..], [Violation::Launch { .. }]));
     // With minValues nothing is struck out.
     let mut flexible = it(vec![gpu(), metal(), usual()], &names).bend(buy("gpu", "spot", 50));
     let key: std::sync::Arc<str> = INSTANCE_TYPE.into();

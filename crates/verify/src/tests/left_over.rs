@@ -121,6 +121,9 @@ fn alternatives_are_given_up_before_wishes_and_soft_taints() {
     let place = "a new node of pool default";
     assert_eq!(left(world().pool(catalogue()).pod(either())), fits(place));
     assert_eq!(left(world().pool(soft()).pod(either())), []);
+    let one = pod("p").require(vec![is_in(ZONE, &["test-zone-1"])]);
+    assert_eq!(left(world().pool(soft()).pod(one.clone())), fits(place));
+    assert_eq!(left(world().pool(catalogue()).pod(one.prefer(1, vec![exists("team")]))), fits(place));
     assert_eq!(left(world().pool(soft()).pod(either().tolerate("team"))), fits(place));
     assert_eq!(left(world().pool(catalogue()).pod(either().prefer(1, vec![exists("team")]))), []);
 }

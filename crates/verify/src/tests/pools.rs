@@ -125,6 +125,15 @@ fn reservations_are_held_by_no_more_nodes_than_they_have_units() {
 }
 
 #[test]
+fn of_a_shared_reservation_the_least_is_left() {
+    let mut it = reserve(2, 2);
+    let mut other = reserved_catalogue(1).0;
+    other.name = "other".into();
+    it.world.pools.push(other);
+    it.breaks(Violation::ReservationOverdrawn { reservation: "cr-1".to_owned(), held: 2, remaining: 1 });
+}
+
+#[test]
 fn reservations_are_named_and_there() {
     let mut unknown = reserve(1, 1);
     unknown.last().reservations.push("cr-2".into());

@@ -245,6 +245,53 @@ fn any_key_can_be_spread_over() {
 }
 
 #[test]
+fn values_that_pools_name_are_domains() {
+    let team = |pods: usize, pools: Vec<karpenter_testkit::PoolBuilder>| {
+        let here = pools.into_iter().fold(world(), WorldBuilder::pool);
+        let names = named("web", pods);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        draft(here.replicas(pods, web().spread(spread("team", 1, &WEB))))
+            .fresh_in(&names, &["small"], &ZONES)
+            .bend(|claim| drop(claim.labels.insert("team".to_owned(), "red".to_owned())))
+    };
+    let both = || vec![catalogue().require(is_in("team", &["red", "blue"]))];
+    team(1, both()).sound();
+    team(2, both()).breaks(skew("web-0", "team", "red", 2, 0, 1));
+    team(2, vec![catalogue().require(is_in("team", &["red"]))]).sound();
+    let labelled = |name: &str, team: &str| {
+        let mut pool = catalogue().label("team", team);
+        pool.0.name = name.into();
+        pool
+    };
+    team(2, vec![labelled("default", "red")]).sound();
+    team(2, vec![labelled("default", "red"), labelled("other", "blue")]).breaks(skew("web-0", "team", "red", 2, 0, 1));
+    // What is excluded is no domain.
+    let excluded = catalogue().require(karpenter_testkit::express::not_in("team", &["blue"]));
+    team(2, vec![excluded.require(is_in("team", &["red", "blue"]))]).sound();
+}
+
+#[test]
+fn a_replication_controllers_labels_replace_those_of_services() {
+    let it = |value: &str| {
+        let mut here = world().pool(catalogue()).service("s", Some(&WEB));
+        let uid = owner_uid("ReplicationController", "rc").into();
+        here.0.workload_selectors.insert(uid, selecting(&[("app", value)]));
+        here.0.settings.default_spread = vec![DefaultSpread {
+            topology_key: ZONE.to_owned(),
+            max_skew: 1,
+            min_domains: None,
+            when: WhenUnsatisfiable::DoNotSchedule,
+            node_affinity: NodePolicy::Honor,
+            node_taints: NodePolicy::Ignore,
+        }];
+        let owned = web().owned_by("v1", "ReplicationController", "rc");
+        draft(here.replicas(2, owned)).fresh_in(&["web-0", "web-1"], &["small"], &ZONES[..1])
+    };
+    it("web").breaks(skew("web-0", ZONE, ZONES[0], 2, 0, 1));
+    it("else").sound();
+}
+
+#[test]
 fn cluster_wide_defaults_count_for_pods_of_a_service_or_owner() {
     let it = |change: fn(WorldBuilder) -> WorldBuilder, owner: PodBuilder| {
         let mut here = change(world().pool(catalogue())).replicas(2, owner);
