@@ -72,6 +72,18 @@ fn daemons_still_to_come_keep_their_room() {
     one(pod("logs").cpu("1").require(vec![is_in("team", &["x"])]).require(vec![is_absent("team")]), None)
         .breaks(overfull("cpu", 4_500_000_000, 4 * NANO));
     one(pod("logs").cpu("1").wants_devices(), None).sound();
+    // A running pod is pinned to its node; the template says where the next one goes.
+    let elsewhere = pod("logs-1").cpu("1").require(vec![exists("never")]);
+    let mut pinned = one(pod("logs").cpu("1").require(vec![is_absent("never")]), None);
+    pinned.world.pods.push(elsewhere.daemon_of("logs").on("gone").build());
+    pinned.breaks(overfull("cpu", 4_500_000_000, 4 * NANO));
+    // Somebody else's pod tells nothing about this set, and a pod of another kind of owner is no daemon.
+    let mut others = one(pod("logs").cpu("1"), None);
+    others.world.pods.push(pod("net-1").daemon_of("net").on("gone").build());
+    others.breaks(overfull("cpu", 4_500_000_000, 4 * NANO));
+    let mut set = one(pod("logs").cpu("400m"), None);
+    set.world.pods.push(pod("s-0").cpu("200m").owned_by("apps/v1", "StatefulSet", "s").on("n").build());
+    set.breaks(overfull("cpu", 4_100_000_000, 4 * NANO));
 }
 
 #[test]

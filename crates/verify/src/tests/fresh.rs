@@ -251,6 +251,8 @@ fn custom_labels_come_from_pool_or_pods() {
     // A pod that only excludes a value leaves the label to others.
     let excludes = pod("p").require(vec![not_in("team", &["blue"])]);
     draft(of(catalogue(), excludes)).fresh(&["p"]).bend(label("red")).sound();
+    let here = of(catalogue(), pod("p").require(vec![not_in("team", &["blue"])])).pod(pod("q"));
+    draft(here).fresh(&["p", "q"]).bend(label("red")).sound();
     let well_known = plain().bend(|claim| drop(claim.labels.insert(ZONE.to_owned(), "test-zone-1".to_owned())));
     well_known.breaks(Violation::InventedLabel { node: node(), key: ZONE.to_owned() });
     let asked = draft(of(pool(), pod("p"))).fresh(&["p"]).bend(label("red"));
@@ -332,6 +334,8 @@ fn dear_spot_and_special_types_are_passed_over() {
     it(vec![gpu(), metal()], &names[..2]).bend(buy("gpu", "spot", 50)).sound();
     let dearer = it(vec![gpu(), metal()], &names[..2]).bend(buy("metal", "spot", 60));
     assert!(matches!(verify(&dearer.world, &dearer.plan)[..], [Violation::Launch { .. }]));
+    let large = || instance_type("large").label("karpenter.k8s.aws/instance-size", "large").price(70).build();
+    it(vec![metal(), large()], &["metal", "large"]).bend(buy("large", "spot", 70)).sound();
     // With minValues nothing is struck out.
     let mut flexible = it(vec![gpu(), metal(), usual()], &names).bend(buy("gpu", "spot", 50));
     let key: std::sync::Arc<str> = INSTANCE_TYPE.into();

@@ -318,6 +318,13 @@ fn cluster_wide_defaults_count_for_pods_of_a_service_or_owner() {
     };
     it(selected, web().owned_by("apps/v1", "ReplicaSet", "rs")).breaks(broken());
     it(selected, web().owned_by("batch/v1", "Job", "rs")).sound();
+    // What the owner adds narrows what the Service selects.
+    let narrowed = |mut w: WorldBuilder| {
+        let uid = owner_uid("ReplicaSet", "rs").into();
+        w.0.workload_selectors.insert(uid, selecting(&[("app", "else")]));
+        w.service("s", Some(&WEB))
+    };
+    it(narrowed, web().owned_by("apps/v1", "ReplicaSet", "rs")).sound();
 }
 
 fn no_company(pod: &str, node: &str, key: &str, company_in: &[&str]) -> Violation {
@@ -423,6 +430,9 @@ fn affinity_looks_into_the_namespaces_it_names() {
     it(term(&[], Some(&[("stage", "live")]))).sound();
     it(term(&[], Some(&[("stage", "test")]))).breaks(alone());
     it(term(&["dev"], Some(&[("stage", "live")]))).sound();
+    let mut unknown = it(term(&[], Some(&[])));
+    unknown.world.namespaces.clear();
+    unknown.breaks(alone());
 }
 
 fn unwanted(owner: &str, other: &str, key: &str, domain: &str) -> Violation {
