@@ -71,8 +71,14 @@ impl Api {
     }
 
     async fn prepare(&self) {
-        for (name, value) in [("low", 10), ("middle", 100), ("high", 1000)] {
-            let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
+        for (name, value, policy) in [
+            ("low", 10, "PreemptLowerPriority"),
+            ("middle", 100, "PreemptLowerPriority"),
+            ("high", 1000, "PreemptLowerPriority"),
+            ("patient", 1000, "Never"),
+        ] {
+            let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+                "value": value, "preemptionPolicy": policy});
             self.create("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
         }
         for _ in 0..100 {
@@ -268,8 +274,7 @@ fn ours(all: &[Case]) -> Vec<Outcome> {
 }
 
 fn theirs(all: &[Case]) -> Vec<Outcome> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let api = Api { client: Client::try_default().await.expect("a cluster behind KUBECONFIG") };
         api.prepare().await;

@@ -107,11 +107,12 @@ impl Driver {
             self.perform(task);
             return true;
         }
-        if self.settings.parts.scheduler && self.scheduler.has_work(instant) {
-            if let Some((pod, ops)) = self.scheduler.next(&self.world, self.clock.now(), instant) {
-                self.start(Task::Placed(pod), ops);
-                return true;
-            }
+        if self.settings.parts.scheduler
+            && self.scheduler.has_work(instant)
+            && let Some((pod, ops)) = self.scheduler.next(&self.world, self.clock.now(), instant)
+        {
+            self.start(Task::Placed(pod), ops);
+            return true;
         }
         false
     }

@@ -1,5 +1,7 @@
 //! The whole cluster over the embedded API server, in virtual time.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 #[path = "inside/bench.rs"]
 mod bench;
 #[path = "inside/lab.rs"]

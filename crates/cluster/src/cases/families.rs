@@ -1,8 +1,6 @@
 //! One generator per family of constraints.
 
-use super::manifests::{
-    HOST, ZONE, ZONES, claim, class, mount, name, node, on, pod, require, some_nodes, term, tie, volume,
-};
+use super::manifests::{HOST, ZONE, ZONES, claim, class, mount, name, on, pod, require, some_nodes, term, tie, volume};
 use super::{Case, Dice};
 use serde_json::{Value, json};
 
@@ -443,10 +441,10 @@ fn priority(case: &mut Case, dice: &mut Dice, id: usize) {
     case.pod["spec"]["priorityClassName"] = json!(classes[dice.below(3)]);
     case.pod["spec"]["containers"][0]["resources"] = requests(["1", "2", "3"][dice.below(3)], "64Mi");
     if dice.chance(20) {
-        case.pod["spec"]["preemptionPolicy"] = json!("Never");
+        // As important as any, and too polite to push.
+        case.pod["spec"]["priorityClassName"] = json!("patient");
     }
     if dice.chance(20) {
         case.pod["spec"]["nodeSelector"] = json!({ZONE: ZONES[dice.below(3)]});
     }
-    let _ = node;
 }

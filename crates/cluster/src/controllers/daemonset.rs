@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::op::{Event, Op, Source, Step};
 use crate::scheduler::PodInfo;
 use crate::selector::Selector;
-use crate::world::{Kind, Object, World};
+use crate::world::{Object, World};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
@@ -178,8 +178,7 @@ impl View<'_> {
             }
         }
         // Pods of nodes that are gone are the garbage collector's, unless they never got there.
-        for (node, pods) in self.pods.iter().filter(|(n, _)| !known.contains(*n)) {
-            let _ = node;
+        for (_, pods) in self.pods.iter().filter(|(n, _)| !known.contains(*n)) {
             delete.extend(pods.iter().filter(|p| node_of(p).is_empty() && !is_terminating(p)).cloned());
         }
         for node in create {
@@ -313,9 +312,4 @@ fn pin(affinity: &mut Value, node: &str) {
         Some(terms) => terms.iter_mut().for_each(|t| t["matchFields"] = field.clone()),
         None => *required = json!([{"matchFields": field}]),
     }
-}
-
-/// The sets that may want a pod on a node: all of them.
-pub fn all(world: &World) -> Vec<Key> {
-    world.keys_of(Kind::DaemonSet)
 }

@@ -1,6 +1,6 @@
 //! Deployments: one ReplicaSet per version of the template, and moving replicas between them.
 
-use super::replicas::{adopt, controller_ref, created, is_finished, is_terminating};
+use super::replicas::{adopt, controller_ref, created, is_finished};
 use super::revisions::hash;
 use super::rollout::{self, Bounds, available, is_recreate, total, wanted};
 use crate::clock::{later, until, wire};
@@ -145,11 +145,10 @@ impl View<'_> {
             self.resize(&only, replicas);
             return;
         }
-        if let Some(new) = self.new.clone().filter(|n| self.saturated(n)) {
+        if self.new.as_ref().is_some_and(|n| self.saturated(n)) {
             for set in self.old.clone() {
                 self.resize(&set, 0);
             }
-            let _ = new;
             return;
         }
         if is_recreate(self.deployment) {
@@ -418,7 +417,6 @@ impl View<'_> {
             return None;
         }
         let current = before.conditions.iter().flatten().find(|c| c.type_ == "Progressing");
-        let name = crate::key::name(&self.deployment.metadata);
         let Some(new) = &self.new else {
             let created = self.ops.iter().find_map(|op| match op {
                 Op::Create(Object::ReplicaSet(set)) => set.metadata.name.clone(),
@@ -442,7 +440,6 @@ impl View<'_> {
         let done = n(status.updated_replicas) == replicas
             && n(status.replicas) == replicas
             && n(status.available_replicas) == replicas;
-        let _ = name;
         if done {
             let message = format!("ReplicaSet \"{set}\" has successfully progressed.");
             self.set_condition(status, "Progressing", true, "NewReplicaSetAvailable", message, false);
@@ -517,9 +514,4 @@ impl View<'_> {
             None => conditions.push(condition),
         }
     }
-}
-
-/// Pods of a deployment that are still going away count for nobody, but a re-creation waits for them.
-pub fn has_terminating(world: &World, set: &ReplicaSet) -> bool {
-    world.pods_of(uid(&set.metadata)).any(|p| is_terminating(p))
 }

@@ -49,7 +49,7 @@ pub fn step(world: &World, key: &Key, alive: bool, now: Timestamp) -> Step {
         step.ops.push(op);
     }
     if status != "True" {
-        step.ops.extend(pods_not_ready(world, key, node, &status, now));
+        step.ops.extend(pods_not_ready(world, key, node, now));
     }
     step
 }
@@ -131,7 +131,7 @@ fn taints(node: &Arc<Node>, ready: &str, now: Timestamp) -> Option<Op> {
     Some(Op::Patch { kind: Kind::Node, key: Key::of(&node.metadata), subresource: "", style: Style::Merge, body })
 }
 
-fn pods_not_ready(world: &World, key: &Key, node: &Arc<Node>, status: &str, now: Timestamp) -> Vec<Op> {
+fn pods_not_ready(world: &World, key: &Key, node: &Arc<Node>, now: Timestamp) -> Vec<Op> {
     let mut ops = Vec::new();
     for pod in world.pods_on(&key.name) {
         let Some(ready) = condition(pod, "Ready").filter(|c| c.status == "True" && !is_terminating(pod)) else {
@@ -153,6 +153,5 @@ fn pods_not_ready(world: &World, key: &Key, node: &Arc<Node>, status: &str, now:
         let message = format!("Node {} status is now: NodeNotReady", key.name);
         ops.push(Op::Event(Event::normal(&Object::Node(node.clone()), SOURCE, "NodeNotReady", message)));
     }
-    let _ = status;
     ops
 }

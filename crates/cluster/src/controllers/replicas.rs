@@ -1,7 +1,7 @@
 //! Facts about pods that every workload controller asks for.
 
 use crate::clock::{later, until};
-use crate::key::{Key, controller_of, uid};
+use crate::key::{Key, uid};
 use crate::op::{Op, Style};
 use crate::selector::Selector;
 use crate::world::{Kind, Object, World};
@@ -142,11 +142,6 @@ fn release(object: &Object, owner: &str) -> Op {
 
 fn patch_meta(object: &Object, body: serde_json::Value) -> Op {
     Op::Patch { kind: object.kind(), key: Key::of(object.meta()), subresource: "", style: Style::Strategic, body }
-}
-
-/// Whether the object is controlled by the owner with this uid.
-pub fn is_controlled_by(meta: &ObjectMeta, owner: &str) -> bool {
-    controller_of(meta).is_some_and(|o| o.uid == owner)
 }
 
 /// "25%" of a total, rounded as asked, or a plain number.

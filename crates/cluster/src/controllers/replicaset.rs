@@ -3,7 +3,6 @@
 use super::replicas::{
     self, available_in, claim_pods, created, is_active, is_available, is_ready, node_of, ready_since,
 };
-use crate::clock::wire;
 use crate::key::{Key, annotation, uid};
 use crate::op::{Event, Op, Source, Step};
 use crate::selector::Selector;
@@ -130,7 +129,6 @@ fn status(set: &ReplicaSet, active: &[Arc<Pod>], terminating: usize, now: Timest
     let count =
         |test: &dyn Fn(&Pod) -> bool| i32::try_from(active.iter().filter(|p| test(p)).count()).unwrap_or(i32::MAX);
     let some = |n: i32| (n > 0).then_some(n);
-    let _ = wire;
     ReplicaSetStatus {
         replicas: count(&|_| true),
         fully_labeled_replicas: some(count(&|p| {

@@ -1,6 +1,6 @@
 //! Names for versions of a template: the hash in `pod-template-hash`, and ControllerRevisions.
 
-use crate::key::{Key, uid};
+use crate::key::uid;
 use crate::op::Op;
 use crate::world::{Kind, Object, World};
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -94,9 +94,4 @@ pub fn prune(history: &History, in_use: &[String], limit: i32) -> Vec<Op> {
         .collect();
     let extra = unused.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     unused.into_iter().take(extra).map(|r| Op::delete(&Object::ControllerRevision(r.clone()))).collect()
-}
-
-/// The key of a revision of an owner.
-pub fn key(owner: &Object, hash: &str) -> Key {
-    Key::of(owner.meta()).sibling(&format!("{}-{hash}", crate::key::name(owner.meta())))
 }

@@ -4,7 +4,7 @@ use super::replicas::{
     self, available_in, controller_ref, is_available, is_finished, is_ready, is_terminating, scaled,
 };
 use super::revisions::{self, History, hash_of};
-use crate::key::{Key, uid};
+use crate::key::Key;
 use crate::op::{Event, Op, Source, Step};
 use crate::selector::Selector;
 use crate::world::{Object, World};
@@ -328,9 +328,4 @@ fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let mut template = revision.data.as_ref()?.0.get("spec")?.get("template")?.clone();
     template.as_object_mut()?.remove("$patch");
     serde_json::from_value(template).ok()
-}
-
-/// Whether a pod belongs to a set by name and reference.
-pub fn owns(set: &StatefulSet, pod: &Pod) -> bool {
-    replicas::is_controlled_by(&pod.metadata, uid(&set.metadata)) && ordinal(set, pod).is_some()
 }

@@ -45,10 +45,8 @@ pub fn step_claim(world: &World, storage: &Storage, key: &Key) -> Step {
     let class = storage.classes.get(class_of(claim));
     let late = storage.waits_for_consumer(claim).unwrap_or(false);
     let selected = annotation(&claim.metadata, SELECTED_NODE);
-    if !late {
-        if let Some(volume) = matching_volume(storage, claim, None, &BTreeSet::new()) {
-            return bind(&volume, claim);
-        }
+    if !late && let Some(volume) = matching_volume(storage, claim, None, &BTreeSet::new()) {
+        return bind(&volume, claim);
     }
     if late && selected.is_none() {
         let mut step = set_claim_phase(claim, "Pending");

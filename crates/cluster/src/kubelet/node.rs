@@ -40,7 +40,7 @@ pub fn step(host: &mut Host, settings: &Settings, world: &World, now: Timestamp)
         settings.heartbeats == Heartbeats::Written && last_report(node).is_none_or(|t| later(t, REPORT_EVERY) <= now);
     let wanted = status(host, registered, now);
     if heartbeat_due || differs(node, &wanted) {
-        step.ops.extend(report(host, node, wanted, now));
+        step.ops.extend(report(host, node, wanted));
     }
     step.ops.extend(csi_node(host, node, registered, world, now));
     step.ops.extend(renew(host, node, settings, world, now));
@@ -152,7 +152,7 @@ fn last_report(node: &Node) -> Option<Timestamp> {
     conditions.find(|c| c.type_ == "Ready")?.last_heartbeat_time.as_ref().map(|t| t.0)
 }
 
-fn report(host: &Host, node: &Node, mut wanted: Value, now: Timestamp) -> Vec<Op> {
+fn report(host: &Host, node: &Node, mut wanted: Value) -> Vec<Op> {
     let mut ops = Vec::new();
     let have = |kind: &Value| node.status.iter().flat_map(|s| s.conditions.iter().flatten()).find(|c| *kind == c.type_);
     let mut became_ready = false;
@@ -180,7 +180,6 @@ fn report(host: &Host, node: &Node, mut wanted: Value, now: Timestamp) -> Vec<Op
             ops.push(Op::Event(Event::normal(&object, source, "NodeReady", message)));
         }
     }
-    let _ = now;
     ops
 }
 

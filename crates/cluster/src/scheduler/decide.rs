@@ -63,16 +63,16 @@ pub fn decide(snapshot: &Snapshot, pod: &PodInfo, now: Timestamp) -> Decision {
     let named = pod.demand.named_nodes();
     if named.as_ref().is_some_and(Vec::is_empty) {
         let conflict = Reject::for_good(Plugin::NodeAffinity, "pod affinity terms conflict");
-        return fail_everywhere(snapshot, pod, conflict, now);
+        return fail_everywhere(snapshot, conflict);
     }
     let cycle = match Cycle::new(snapshot, pod) {
         Ok(cycle) => cycle,
-        Err(reject) => return fail_everywhere(snapshot, pod, reject, now),
+        Err(reject) => return fail_everywhere(snapshot, reject),
     };
-    if let Some(slot) = pod.nominated_node().and_then(|n| snapshot.slot(n)) {
-        if let Ok(volumes) = cycle.filter(snapshot, pod, snapshot.node(slot)) {
-            return Decision::Place(Placement { node: snapshot.node(slot).name.clone(), volumes, examined: 0 });
-        }
+    if let Some(slot) = pod.nominated_node().and_then(|n| snapshot.slot(n))
+        && let Ok(volumes) = cycle.filter(snapshot, pod, snapshot.node(slot))
+    {
+        return Decision::Place(Placement { node: snapshot.node(slot).name.clone(), volumes, examined: 0 });
     }
     let candidates: Vec<usize> = match named {
         Some(names) => {
@@ -101,7 +101,7 @@ pub fn decide(snapshot: &Snapshot, pod: &PodInfo, now: Timestamp) -> Decision {
     }
     let examined = feasible.len() + diagnosis.nodes.len();
     if feasible.is_empty() {
-        return make_room(snapshot, pod, Some(&cycle), &diagnosis, now);
+        return make_room(snapshot, pod, &cycle, &diagnosis, now);
     }
     let at = best(snapshot, pod, &feasible);
     Decision::Place(Placement {
@@ -129,24 +129,26 @@ fn feasible_wanted(nodes: usize) -> usize {
     (nodes * percent / 100).max(MIN_FEASIBLE)
 }
 
-fn fail_everywhere(snapshot: &Snapshot, pod: &PodInfo, reject: Reject, now: Timestamp) -> Decision {
+/// No node needs to be looked at. Upstream's plugin for device claims misses its own preparation then and fails with "not
+/// found", which ends the attempt before preemption is considered and leaves a nomination as it is.
+fn fail_everywhere(snapshot: &Snapshot, reject: Reject) -> Decision {
     let mut diagnosis = Diagnosis::default();
     diagnosis.plugins.insert(reject.plugin);
     diagnosis.everywhere = Some(reject);
-    make_room(snapshot, pod, None, &diagnosis, now)
+    Decision::Unschedulable(Unschedulable {
+        message: diagnosis.message(snapshot.order().len(), "not found"),
+        plugins: diagnosis.plugins,
+        clear_nomination: false,
+        examined: 0,
+    })
 }
 
-fn make_room(
-    snapshot: &Snapshot,
-    pod: &PodInfo,
-    cycle: Option<&Cycle>,
-    diagnosis: &Diagnosis,
-    now: Timestamp,
-) -> Decision {
+fn make_room(snapshot: &Snapshot, pod: &PodInfo, cycle: &Cycle, diagnosis: &Diagnosis, now: Timestamp) -> Decision {
     let all = snapshot.order().len();
     let examined = diagnosis.nodes.len();
     let unschedulable = |after: String, clear_nomination: bool| {
-        let message = diagnosis.message(all, &format!("preemption: {after}"));
+        // The plugin for device claims speaks first, and has nothing to offer.
+        let message = diagnosis.message(all, &format!("no new claims to deallocate, preemption: {after}"));
         Decision::Unschedulable(Unschedulable { message, plugins: diagnosis.plugins, clear_nomination, examined })
     };
     match preempt::search(snapshot, pod, cycle, diagnosis, now) {

@@ -29,13 +29,7 @@ pub enum Outcome {
     Evict(Candidate),
 }
 
-pub fn search(
-    snapshot: &Snapshot,
-    pod: &PodInfo,
-    cycle: Option<&Cycle>,
-    diagnosis: &Diagnosis,
-    now: Timestamp,
-) -> Outcome {
+pub fn search(snapshot: &Snapshot, pod: &PodInfo, cycle: &Cycle, diagnosis: &Diagnosis, now: Timestamp) -> Outcome {
     if let Some(why) = ineligible(snapshot, pod, diagnosis) {
         return Outcome::NotEligible(why);
     }
@@ -43,7 +37,7 @@ pub fn search(
     let mut refused =
         Diagnosis { absent: Some("Preemption is not helpful for scheduling".into()), ..Diagnosis::default() };
     let mut candidates = Vec::new();
-    if let (Some(cycle), false) = (cycle, potential.is_empty()) {
+    if !potential.is_empty() {
         let offset = (super::tie(snapshot.seed, &pod.key) % potential.len() as u64) as usize;
         let enough = (potential.len() / 10).max(MIN_CANDIDATES).min(potential.len());
         for i in 0..potential.len() {
@@ -69,7 +63,7 @@ fn ineligible(snapshot: &Snapshot, pod: &PodInfo, diagnosis: &Diagnosis) -> Opti
         return Some("not eligible due to preemptionPolicy=Never.");
     }
     let slot = pod.nominated_node().and_then(|n| snapshot.slot(n))?;
-    if diagnosis.everywhere.is_some() || diagnosis.reject_of(slot).is_some_and(|r| r.unresolvable) {
+    if diagnosis.reject_of(slot).is_some_and(|r| r.unresolvable) {
         return None;
     }
     let leaving = |other: &PodInfo| other.priority < pod.priority && other.terminating && preempted(other);

@@ -53,10 +53,11 @@ impl Groups {
         let mut all = Vec::new();
         for (key, selector) in &self.services {
             let mine = key.namespace == pod.key.namespace && !selector.is_empty();
-            if mine && selector.iter().all(|(k, v)| pod.labels.get(k) == Some(v)) {
-                if let Selector::All(requirements) = Selector::from_labels(selector) {
-                    all.extend(requirements);
-                }
+            if mine
+                && selector.iter().all(|(k, v)| pod.labels.get(k) == Some(v))
+                && let Selector::All(requirements) = Selector::from_labels(selector)
+            {
+                all.extend(requirements);
             }
         }
         if let Some(owner) = crate::key::controller_of(&pod.pod.metadata) {
@@ -167,12 +168,12 @@ impl Snapshot {
 
     /// Records which node a waiting pod hopes for; `None` forgets its hope.
     pub fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<&str>) {
-        if let Some(before) = self.hopes.remove(&pod.uid) {
-            if let Some(pods) = self.nominated.get_mut(&before) {
-                pods.retain(|p| p.uid != pod.uid);
-                if pods.is_empty() {
-                    self.nominated.remove(&before);
-                }
+        if let Some(before) = self.hopes.remove(&pod.uid)
+            && let Some(pods) = self.nominated.get_mut(&before)
+        {
+            pods.retain(|p| p.uid != pod.uid);
+            if pods.is_empty() {
+                self.nominated.remove(&before);
             }
         }
         if let Some(node) = node {
@@ -228,7 +229,9 @@ impl Snapshot {
     }
 
     fn reorder(&mut self) {
-        let mut zones: BTreeMap<(String, String), Vec<(Arc<str>, usize)>> = BTreeMap::new();
+        /// Region and zone to the nodes there, by name and slot.
+        type Zones = BTreeMap<(String, String), Vec<(Arc<str>, usize)>>;
+        let mut zones = Zones::new();
         for (slot, info) in self.nodes.iter().enumerate().filter(|(_, i)| i.node.is_some()) {
             let (region, zone) = info.zone();
             zones.entry((region.into(), zone.into())).or_default().push((info.name.clone(), slot));

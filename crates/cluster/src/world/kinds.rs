@@ -309,12 +309,12 @@ fn move_between<T: Ord + Clone>(
     new: Option<String>,
     item: &T,
 ) {
-    if let Some(old) = old {
-        if let Some(set) = index.get_mut(&old) {
-            set.remove(item);
-            if set.is_empty() {
-                index.remove(&old);
-            }
+    if let Some(old) = old
+        && let Some(set) = index.get_mut(&old)
+    {
+        set.remove(item);
+        if set.is_empty() {
+            index.remove(&old);
         }
     }
     if let Some(new) = new {

@@ -102,7 +102,7 @@ async fn a_failing_rollout_is_reported() {
     let scheduled = condition(&pods[0], "PodScheduled");
     assert_eq!(
         scheduled["message"],
-        "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     );
 }
 
