@@ -3,6 +3,7 @@
 mod claims;
 mod explain;
 mod json;
+mod miss;
 mod order;
 mod resources;
 mod table;
@@ -94,7 +95,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
     )
     .map_err(BadInput::from_all)?;
     let (plan, took) = timed(&loaded.world);
-    let plan = order::in_order(&loaded.world, plan);
+    let mut plan = order::in_order(&loaded.world, plan);
+    miss::fill_in(&loaded, &mut plan);
     print(args, &loaded, &market, &plan, took, out)?;
     out.flush()?;
     notes(args, &loaded, &market, &plan);
@@ -144,6 +146,7 @@ fn notes(args: &Args, loaded: &Loaded, market: &Market, plan: &Plan) {
 #[expect(clippy::disallowed_methods, reason = "the time it took is for people to read; no decision depends on it")]
 fn timed(world: &World) -> (Plan, Duration) {
     let start = Instant::now();
-    let plan = karpenter_scheduling::solve(world);
+    let mut plan = karpenter_scheduling::solve(world);
+    plan.ignored.extend(karpenter_scheduling::refused_bystanders(world));
     (plan, start.elapsed())
 }

@@ -42,6 +42,22 @@ pub(crate) fn admit(world: &World) -> Admitted {
     admitted
 }
 
+/// Pods without a node that are no part of a pass and would be refused by it.
+pub(crate) fn refused_bystanders(world: &World) -> Vec<LeftOver> {
+    let nodes: FxHashMap<&str, &karpenter_core::Node> = world.nodes.iter().map(|node| (&*node.name, node)).collect();
+    let mut refused = Vec::new();
+    for (index, pod) in world.pods.iter().enumerate() {
+        if pod.node.is_some() || is_provisionable(pod, &nodes) {
+            continue;
+        }
+        let of_volumes = || volumes::fault(pod, &world.storage).map(|message| Reason::Invalid { message });
+        if let Some(reason) = shape_fault_of(&pod.shape, &world.vocabulary).or_else(of_volumes) {
+            refused.push(LeftOver { pod: index, reason, nearest_miss: None });
+        }
+    }
+    refused
+}
+
 /// Waiting for a node that kube-scheduler could not find. A nomination hides the pod (it is preempting), unless it is
 /// to a node that is going, or of ours and not yet there. A nomination to a node the world does not know still hides
 /// it: whoever made the world drops those to nodes that are gone.

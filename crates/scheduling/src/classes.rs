@@ -270,7 +270,7 @@ impl<'w> Classes<'w> {
 }
 
 /// All of them together, and the first key on which they exclude each other although one wants the label to be there.
-fn combined(all: &[(Arc<str>, Requirement)]) -> (Requirements, Option<Arc<str>>) {
+pub(crate) fn combined(all: &[(Arc<str>, Requirement)]) -> (Requirements, Option<Arc<str>>) {
     let (mut set, mut contradiction) = (Requirements::new(), None);
     for (key, requirement) in all {
         if contradiction.is_none() && set.has(key) && set.get(key).contradicts(requirement) {

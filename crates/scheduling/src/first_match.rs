@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use karpenter_core::plan::Reason;
 
-use crate::bits::Ones;
+use crate::bits::{Bits, Ones};
 use crate::place::{Reserving, Verdict, View};
 use crate::problem::Problem;
-use crate::state::State;
+use crate::state::{ClaimTies, State};
 
 /// Where the pods of a pass ended up; claims and nodes are in the state.
 pub(crate) struct Outcome {
@@ -106,7 +106,7 @@ fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant
     let class = problem.pods[pod].class;
     let form = &problem.classes[class].variants[variant];
     let (set, tolerations) = (form.set, form.tolerations.clone());
-    let mut nodes = crate::bits::Bits::clone(&problem.node_index.satisfying(set, &mut problem.terms));
+    let mut nodes = Bits::clone(&problem.node_index.satisfying(set, &mut problem.terms));
     nodes.and(&problem.node_index.tolerated(&tolerations));
     if let Some(refused) = state.refused.get(&(class, 0)) {
         nodes.and_not(&refused.nodes);
@@ -148,43 +148,62 @@ fn on_open_claim(
         skip.or(&refused.claims);
     }
     let mut views: Vec<Option<View>> = vec![None; state.shapes.len()];
-    let mut deferred = false;
     for count in 1..state.by_count.len() {
+        if state.ties().claims == ClaimTies::Latest {
+            let claims = state.in_turn(count);
+            let claims = claims.into_iter().filter(|index| hosts.claims.as_ref().is_none_or(|only| only.contains(*index)));
+            for index in claims {
+                if !skip.contains(index) && try_claim(problem, state, (pod, variant), index, &mut views, &mut skip, reserving) {
+                    return Attempt::Placed;
+                }
+            }
+            continue;
+        }
         for at in 0..state.by_count[count].words().len() {
             let only = hosts.claims.as_ref().map_or(u64::MAX, |only| only.word(at));
-            loop {
-                let word = state.by_count[count].word(at) & !skip.word(at) & only;
-                let Some(bit) = Ones(word).next() else { break };
+            while let Some(bit) = Ones(state.by_count[count].word(at) & !skip.word(at) & only).next() {
                 let index = at * 64 + bit;
-                let shape = state.shape_of(index);
-                if views[shape].is_none() {
-                    let (template, set) = (state.shapes[shape].template, state.shapes[shape].set);
-                    match problem.view(state, class, variant, template, set) {
-                        Some(view) => views[shape] = Some(view),
-                        None => {
-                            skip.or(&state.shapes[shape].claims);
-                            continue;
-                        }
-                    }
+                if try_claim(problem, state, (pod, variant), index, &mut views, &mut skip, reserving) {
+                    return Attempt::Placed;
                 }
-                let view = views[shape].as_ref().expect("it was just made");
-                match problem.judge(state, &state.claims[index], class, view, reserving, false) {
-                    Verdict::Fits { set, types, reserved } => {
-                        problem.put_on_claim(state, index, (pod, variant), set, types, reserved);
-                        return Attempt::Placed;
-                    }
-                    Verdict::RefusedForGood => state.refused.entry((class, variant)).or_default().claims.insert(index),
-                    Verdict::Refused => {}
-                    Verdict::Deferred => deferred = true,
-                }
-                skip.insert(index);
             }
         }
     }
-    let _ = deferred; // another claim or a new one may still serve the pod
     Attempt::Failed
 }
 
+/// Puts the pod on the claim if it takes it; otherwise the claim, or all that look like it, are skipped from now on.
+fn try_claim(
+    problem: &mut Problem<'_>,
+    state: &mut State,
+    (pod, variant): (usize, usize),
+    index: usize,
+    views: &mut [Option<View>],
+    skip: &mut Bits,
+    reserving: Reserving,
+) -> bool {
+    let class = problem.pods[pod].class;
+    let shape = state.shape_of(index);
+    if views[shape].is_none() {
+        let (template, set) = (state.shapes[shape].template, state.shapes[shape].set);
+        views[shape] = problem.view(state, class, variant, template, set);
+    }
+    let Some(view) = &views[shape] else {
+        skip.or(&state.shapes[shape].claims);
+        return false;
+    };
+    match problem.judge(state, &state.claims[index], class, view, reserving, false) {
+        Verdict::Fits { set, types, reserved } => {
+            problem.put_on_claim(state, index, (pod, variant), set, types, reserved);
+            return true;
+        }
+        Verdict::RefusedForGood => state.refused.entry((class, variant)).or_default().claims.insert(index),
+        // A claim that would lose its reservation keeps it; another claim, or a new one, may take the pod.
+        Verdict::Refused | Verdict::Deferred => {}
+    }
+    skip.insert(index);
+    false
+}
 /// Template by template; a deferral stops the search, so that a lighter pool does not take what a reservation will serve.
 fn on_new_claim(
     problem: &mut Problem<'_>,

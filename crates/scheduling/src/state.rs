@@ -108,6 +108,27 @@ pub(crate) struct State {
     pub(crate) refused: FxHashMap<(usize, usize), Refused>,
     log: Vec<Undo>,
     max_skew: Vec<i64>,
+    ties: Ties,
+    /// By claim: its place among claims with as many pods, where ties go to the latest.
+    turn: Vec<i64>,
+    clock: i64,
+}
+
+/// Choices the rules leave open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ties {
+    pub(crate) claims: ClaimTies,
+    /// Equally filled domains from the last name to the first.
+    pub(crate) last_domain_first: bool,
+}
+
+/// Which of several claims with equally many pods is tried first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimTies {
+    /// The one that was opened first.
+    Oldest,
+    /// The one that took a pod last; one just opened comes last.
+    Latest,
 }
 
 #[derive(Clone, Default)]
@@ -141,6 +162,7 @@ struct Before {
     total: Amounts,
     ports: usize,
     reserved: BTreeSet<Arc<str>>,
+    turn: i64,
 }
 
 /// What a pod changes on the claim that takes it.
@@ -152,7 +174,7 @@ pub(crate) struct Joining {
 }
 
 impl State {
-    pub(crate) fn new(problem: &Problem<'_>) -> Self {
+    pub(crate) fn new(problem: &Problem<'_>, ties: Ties) -> Self {
         let nodes = problem.nodes.iter().map(|node| NodeState {
             free: node.free.clone(),
             ports: node.ports.clone(),
@@ -189,6 +211,9 @@ impl State {
             refused: FxHashMap::default(),
             log: Vec::new(),
             max_skew,
+            ties,
+            turn: Vec::new(),
+            clock: 0,
         }
     }
 
@@ -206,6 +231,7 @@ impl State {
                     self.unindex(index);
                     self.claims.pop();
                     self.shape_of.pop();
+                    self.turn.pop();
                     self.forgive_claim(index);
                 }
                 Undo::Claim { index, before } => {
@@ -213,6 +239,7 @@ impl State {
                     let claim = &mut self.claims[index];
                     claim.pods.pop();
                     claim.ports.truncate(before.ports);
+                    self.turn[index] = before.turn;
                     (claim.set, claim.types, claim.total, claim.reserved) =
                         (before.set, before.types, before.total, before.reserved);
                     self.index(index);
@@ -271,6 +298,8 @@ impl State {
         let index = self.claims.len();
         self.claims.push(claim);
         self.shape_of.push(0);
+        self.clock += 1;
+        self.turn.push(self.clock);
         self.index(index);
         self.log.push(Undo::Opened);
         index
@@ -287,7 +316,12 @@ impl State {
             total: std::mem::replace(&mut claim.total, total),
             ports: claim.ports.len(),
             reserved: std::mem::replace(&mut claim.reserved, joining.reserved),
+            turn: self.turn[index],
         };
+        if !claim.pods.is_empty() {
+            self.clock += 1;
+            self.turn[index] = -self.clock;
+        }
         claim.ports.extend_from_slice(ports);
         claim.pods.push(joining.pod);
         self.log.push(Undo::Claim { index, before: Box::new(before) });
@@ -355,6 +389,19 @@ impl State {
     fn unindex(&mut self, index: usize) {
         self.shapes[self.shape_of[index]].claims.remove(index);
         self.by_count[self.claims[index].pods.len()].remove(index);
+    }
+
+    pub(crate) fn ties(&self) -> Ties {
+        self.ties
+    }
+
+    /// Claims with a number of pods, in the order in which they are tried.
+    pub(crate) fn in_turn(&self, count: usize) -> Vec<usize> {
+        let mut claims: Vec<usize> = self.by_count[count].iter().collect();
+        if self.ties.claims == ClaimTies::Latest {
+            claims.sort_unstable_by_key(|claim| self.turn[*claim]);
+        }
+        claims
     }
 
     pub(crate) fn shape_of(&self, claim: usize) -> usize {

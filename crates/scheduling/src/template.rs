@@ -1,10 +1,10 @@
 //! NodePools as the solver sees them: what a fresh claim of each would be.
 
-use karpenter_core::labels::{INITIALIZED, NODEPOOL, REGISTERED};
+use karpenter_core::labels::{INITIALIZED, NODEPOOL, REGISTERED, Vocabulary};
 use karpenter_core::ports::HostPort;
 use karpenter_core::resources::NODES;
 use karpenter_core::settings::MinValuesPolicy;
-use karpenter_core::{Requirement, Requirements, Taint, World};
+use karpenter_core::{Pool, Requirement, Requirements, Taint, World};
 
 use crate::bits::Bits;
 use crate::catalog::Catalog;
@@ -51,10 +51,9 @@ pub(crate) fn order(world: &World) -> Vec<usize> {
 }
 
 /// What a claim of the pool says before any pod. The two start-up labels are assumed, as daemons may select them.
-pub(crate) fn base_requirements(world: &World, pool: usize) -> Requirements {
-    let pool = &world.pools[pool];
-    let mut set = Requirements::from_expressions(&pool.requirements, &world.vocabulary);
-    set.add_all(&Requirements::from_labels(&pool.labels, &world.vocabulary));
+pub(crate) fn base_requirements(pool: &Pool, words: &Vocabulary) -> Requirements {
+    let mut set = Requirements::from_expressions(&pool.requirements, words);
+    set.add_all(&Requirements::from_labels(&pool.labels, words));
     set.add(NODEPOOL, Requirement::one(&pool.name));
     set.add(&pool.node_class_label.0, Requirement::one(&pool.node_class_label.1));
     set.add(REGISTERED, Requirement::one("true"));
@@ -63,10 +62,9 @@ pub(crate) fn base_requirements(world: &World, pool: usize) -> Requirements {
 }
 
 /// Whether the pool's own requirements exclude each other on some key.
-pub(crate) fn contradicts_itself(world: &World, pool: usize) -> bool {
-    let pool = &world.pools[pool];
-    let labels = Requirements::from_labels(&pool.labels, &world.vocabulary);
-    let each = pool.requirements.iter().map(|e| (world.vocabulary.normalize(&e.key), Requirement::from_expression(e)));
+pub(crate) fn contradicts_itself(pool: &Pool, words: &Vocabulary) -> bool {
+    let labels = Requirements::from_labels(&pool.labels, words);
+    let each = pool.requirements.iter().map(|e| (words.normalize(&e.key), Requirement::from_expression(e)));
     let all: Vec<_> = each.chain(labels.iter().map(|(key, r)| (key, r.clone()))).collect();
     let mut seen: Requirements = Requirements::new();
     for (key, requirement) in all {
@@ -93,11 +91,11 @@ pub(crate) fn compile(
     catalog_index: usize,
     catalog: &mut Catalog,
 ) -> Result<Template, Dropped> {
-    if contradicts_itself(c.world, pool) {
+    let spec = &c.world.pools[pool];
+    if contradicts_itself(spec, &c.world.vocabulary) {
         return Err(Dropped::NoTypes);
     }
-    let spec = &c.world.pools[pool];
-    let base = c.terms.set(&base_requirements(c.world, pool));
+    let base = c.terms.set(&base_requirements(spec, &c.world.vocabulary));
     let mut types = catalog.usable(base, c.terms).types.clone();
     let positive: Bits =
         (0..catalog.len()).filter(|kind| c.allocatable[*kind].0.iter().all(|(_, amount)| *amount >= 0)).collect();

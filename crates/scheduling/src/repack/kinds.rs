@@ -89,7 +89,12 @@ pub(crate) fn collect(problem: &mut Problem<'_>, state: &State) -> Items {
 
 fn is_movable(problem: &Problem<'_>, claim: &Claim) -> bool {
     let together = |&(pod, variant): &(usize, usize)| {
-        let owned = &problem.classes[problem.pods[pod].class].variants[variant].owned;
+        let class = &problem.classes[problem.pods[pod].class];
+        // What was given up may still hold by luck where the pod is, so it stays there.
+        if variant >= class.shape.required_node_affinity.len().max(1) {
+            return true;
+        }
+        let owned = &class.variants[variant].owned;
         owned.iter().any(|id| problem.groups.get(*id).kind == Kind::Affinity && problem.group_is_hostname(*id))
     };
     claim.reserved.is_empty() && !claim.min_values_relaxed && !claim.pods.iter().any(together)

@@ -1,0 +1,82 @@
+//! One way of solving a problem, and the plan it makes.
+
+use karpenter_core::MicroUsd;
+use karpenter_core::plan::{LeftOver, Plan, PoolReason, Reason};
+
+use crate::explain;
+use crate::first_match::{self, Missed};
+use crate::place::Reserving;
+use crate::problem::Problem;
+use crate::repack;
+use crate::state::{Claim, ClaimTies, State, Ties};
+
+/// The order the specification gives.
+pub(crate) const BASELINE: Ties = Ties { claims: ClaimTies::Oldest, last_domain_first: false };
+
+pub(crate) struct Solution {
+    state: State,
+    left: Vec<(usize, Missed)>,
+    /// A cheaper packing of the same pods.
+    repacked: Option<Vec<Claim>>,
+}
+
+impl Solution {
+    /// First match, with ties decided in the given way.
+    pub(crate) fn new(problem: &mut Problem<'_>, ties: Ties) -> Self {
+        let mut state = State::new(problem, ties);
+        let queue: Vec<usize> = (0..problem.pods.len()).collect();
+        let left = first_match::solve(problem, &mut state, &queue, Reserving::Strict).left;
+        Self { state, left, repacked: None }
+    }
+
+    pub(crate) fn repack(&mut self, problem: &mut Problem<'_>) {
+        self.repacked = repack::improve(problem, &self.state);
+    }
+
+    pub(crate) fn claims(&self) -> &[Claim] {
+        self.repacked.as_deref().unwrap_or(&self.state.claims)
+    }
+
+    pub(crate) fn left_over(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Pods of `Problem::pods` without a place.
+    pub(crate) fn left_pods(&self) -> Vec<usize> {
+        self.left.iter().map(|(pod, _)| *pod).collect()
+    }
+
+    /// How many soft constraints were given up in all.
+    pub(crate) fn given_up(&self) -> usize {
+        let on_claims = self.state.claims.iter().flat_map(|claim| &claim.pods);
+        let on_nodes = self.state.nodes.iter().flat_map(|node| &node.pods);
+        on_claims.chain(on_nodes).map(|(_, variant)| *variant).sum()
+    }
+
+    pub(crate) fn price(&self, problem: &mut Problem<'_>) -> MicroUsd {
+        let claims = self.claims().iter().filter(|claim| !claim.pods.is_empty());
+        claims.map(|claim| problem.price(claim)).sum()
+    }
+
+    pub(crate) fn into_plan(self, problem: &mut Problem<'_>) -> Plan {
+        let (new_nodes, discarded) = problem.new_nodes(self.claims());
+        let mut plan = Plan { new_nodes, ..Plan::default() };
+        for (node, of) in problem.nodes.iter().zip(&self.state.nodes).filter(|(_, of)| !of.pods.is_empty()) {
+            plan.existing.insert(node.index, of.pods.iter().map(|(pod, _)| problem.pods[*pod].index).collect());
+        }
+        let mut reasons = explain::Reasons::default();
+        for (pod, missed) in self.left {
+            let reason = missed.reason().unwrap_or_else(|| reasons.of(problem, &self.state, pod));
+            plan.left_over.push(LeftOver { pod: problem.pods[pod].index, reason, nearest_miss: None });
+        }
+        for given_up in discarded {
+            let keys: Vec<_> = given_up.keys.iter().map(|key| problem.terms.key_name(*key).clone()).collect();
+            for pod in given_up.pods {
+                let reason = Reason::Pools(vec![(given_up.pool, PoolReason::MinValues { keys: keys.clone() })]);
+                plan.left_over.push(LeftOver { pod: problem.pods[pod].index, reason, nearest_miss: None });
+            }
+        }
+        plan.ignored = std::mem::take(&mut problem.ignored);
+        plan
+    }
+}
