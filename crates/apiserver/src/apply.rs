@@ -89,7 +89,7 @@ fn strict_errors(served: &Served, _config: &Value, strict: Vec<String>, options:
 
 fn refusal(served: &Served, place: &Place, error: ApplyError) -> ApiError {
     match error {
-        ApplyError::BadRequest(message) => ApiError::bad_request(message),
+        ApplyError::BadRequest(message) => ApiError::bad_request(core_group(&message)),
         ApplyError::Conflict { message, causes } => {
             let causes: Vec<Value> = causes
                 .iter()
@@ -100,6 +100,11 @@ fn refusal(served: &Served, place: &Place, error: ApplyError) -> ApiError {
             let _ = (served, place);
             error
         }
-        ApplyError::Unexpected(message) => ApiError::new(500, "", message),
+        ApplyError::Unexpected(message) => ApiError::new(500, "", core_group(&message)),
     }
+}
+
+/// The core group has no name, and its kinds print as `/v1, Kind=Pod`.
+fn core_group(message: &str) -> String {
+    message.replacen("; v1, Kind=", "; /v1, Kind=", 1).replacen("invalid object type: v1, Kind=", "invalid object type: /v1, Kind=", 1)
 }

@@ -23,7 +23,7 @@ pub(crate) fn validate_create(crd: &Value) -> Vec<FieldError> {
     if !name.is_empty() && name != format!("{plural}.{group}") {
         errors.push(FieldError::invalid("metadata.name", name, "must be spec.names.plural+\".\"+spec.group"));
     }
-    errors.extend(validate_spec(spec, &group));
+    errors.extend(validate_spec(spec, None, &group));
     if (group.ends_with(".k8s.io") || group.ends_with(".kubernetes.io") || group == "k8s.io") && !is_approved(crd) {
         let detail = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
         errors.push(FieldError::required("metadata.annotations[api-approved.kubernetes.io]", detail));
@@ -41,7 +41,7 @@ pub(crate) fn validate_update(crd: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = validate::metadata_update(crd, old);
     errors.extend(validate::metadata(false, NameRule::Any, crd));
     let group = crd["spec"]["group"].as_str().unwrap_or_default().to_owned();
-    errors.extend(validate_spec(&crd["spec"], &group));
+    errors.extend(validate_spec(&crd["spec"], Some(&old["spec"]), &group));
     let established = condition(old, "Established") == Some("True");
     for (field, pointer) in [("spec.group", "/spec/group"), ("spec.scope", "/spec/scope"), ("spec.names.kind", "/spec/names/kind"), ("spec.names.plural", "/spec/names/plural")] {
         let always = field == "spec.group" || field == "spec.names.plural";
@@ -61,7 +61,7 @@ pub(crate) fn validate_update(crd: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_spec(spec: &Value, group: &str) -> Vec<FieldError> {
+fn validate_spec(spec: &Value, old: Option<&Value>, group: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if group.is_empty() {
         errors.push(FieldError::required("spec.group", ""));
@@ -89,7 +89,8 @@ fn validate_spec(spec: &Value, group: &str) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("spec.versions[{index}].name"), name, messages.join(",")));
         }
         let place = if alone { "spec.validation".to_owned() } else { format!("spec.versions[{index}].schema") };
-        errors.extend(validate_schema(version, &place));
+        let before = old.and_then(|old| old["versions"].as_array()?.iter().find(|old| old["name"] == version["name"]));
+        errors.extend(validate_schema(version, before, &place));
     }
     let storage = versions.iter().filter(|version| version["storage"] == true).count();
     if storage != 1 {
@@ -116,12 +117,15 @@ fn validate_spec(spec: &Value, group: &str) -> Vec<FieldError> {
     errors
 }
 
-fn validate_schema(version: &Value, place: &str) -> Vec<FieldError> {
+fn validate_schema(version: &Value, old: Option<&Value>, place: &str) -> Vec<FieldError> {
     let raw = &version["schema"]["openAPIV3Schema"];
     if raw.is_null() {
         return Vec::new();
     }
-    let options = CheckOptions { status_subresource: version["subresources"].get("status").is_some() };
+    let options = CheckOptions {
+        status_subresource: version["subresources"].get("status").is_some(),
+        unchanged: old.is_some_and(|old| old["schema"] == version["schema"]),
+    };
     match Schema::parse(raw) {
         Ok(schema) => schema::check(&schema, place, options).iter().map(custom::own_error).collect(),
         Err(error) => vec![FieldError::invalid(format!("{place}.openAPIV3Schema"), "", error)],

@@ -110,8 +110,8 @@ impl DeleteOptions {
 
 /// What a deletion came to.
 pub(crate) enum Deleted {
-    /// Gone; the last state.
-    Gone(Arc<Object>),
+    /// Gone; the last state, and what the answer shows instead of it.
+    Gone(Arc<Object>, Option<Value>),
     /// Marked, and waiting for grace or finalizers.
     Marked(Arc<Object>),
     /// What would have happened.
@@ -163,7 +163,15 @@ pub(crate) fn delete(
         let removed = state.store.remove(table, &key, now).ok_or_else(not_found)?;
         admission::after_remove(state, served, &removed);
         gc::after_remove(state, &removed);
-        return Ok(Deleted::Gone(removed));
+        // A pod's answer shows it marked, though nobody else ever saw it so.
+        let shown = served.is("", "Pod").then(|| {
+            if !already {
+                mark(state, &mut next, 0);
+            }
+            next["metadata"]["resourceVersion"] = Value::from(removed.version.to_string());
+            crate::write::reorder(served, next)
+        });
+        return Ok(Deleted::Gone(removed, shown));
     }
     if already {
         shorten(state, &mut next, grace, options);

@@ -345,17 +345,18 @@ fn patch_object(state: &mut State, request: &Request, place: &Place, part: Part)
     let current = read::get(state, served, &place.namespace, &place.name)?;
     let before = convert::from_stored(served, current.value());
     let patched = patch::apply(served, kind, &before, &body)?;
-    let object = write::decode_patched(served, patched, &mut options, duplicates)?;
+    let object = write::decode_patched(served, &body, patched, &mut options, duplicates)?;
     let written = write::replace(state, place, part, write::subresource_name(part), &current, object, &mut options, Verb::Patch)?;
     written_response(served, &written, 200, request, &options, state)
 }
 
 fn deleted_response(served: &Served, deleted: &Deleted, options: &DeleteOptions) -> Response<Body> {
     match deleted {
-        Deleted::Gone(object) | Deleted::Dry(object) if !delete::returns_object(served) => {
+        Deleted::Gone(_, Some(shown)) => json_response(200, shown),
+        Deleted::Gone(object, None) | Deleted::Dry(object) if !delete::returns_object(served) => {
             json_response(200, &delete::success(served, object))
         }
-        Deleted::Gone(object) | Deleted::Dry(object) => {
+        Deleted::Gone(object, None) | Deleted::Dry(object) => {
             bytes_response(200, "application/json", render::whole(served, object))
         }
         Deleted::Marked(object) => {

@@ -134,8 +134,10 @@ impl ApiError {
     }
 
     pub(crate) fn not_acceptable(accepted: &[&str]) -> Self {
-        let message = format!("only the following media types are accepted: {}", accepted.join(", "));
-        Self::new(406, "NotAcceptable", message)
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", accepted.join(", "));
+        let mut error = Self::new(406, "NotAcceptable", message);
+        error.details = Some(json!({}));
+        error
     }
 
     pub(crate) fn invalid(

@@ -87,7 +87,10 @@ pub(crate) fn update(served: &Served, live: Option<&Value>, mut new: Value, auth
     // A null of a Go type is no value, and nobody's.
     let (plain_live, plain_new) = (live.map(without_nulls), without_nulls(&new));
     let mut tracked = with_write(served, author, |write| apply::update(plain_live.as_ref(), &plain_new, write));
-    let managed = tracked["metadata"].as_object_mut().and_then(|metadata| metadata.shift_remove("managedFields"));
+    let mut managed = tracked["metadata"].as_object_mut().and_then(|metadata| metadata.shift_remove("managedFields"));
+    if author.subresource == "scale" {
+        managed = managed.map(timeless_scale);
+    }
     if let Some(metadata) = new["metadata"].as_object_mut() {
         match managed {
             Some(managed) => metadata.insert("managedFields".into(), managed),
@@ -97,6 +100,20 @@ pub(crate) fn update(served: &Served, live: Option<&Value>, mut new: Value, auth
     new
 }
 
+/// The entry of a scale has no time, and what has no time comes first among the updates.
+fn timeless_scale(managed: Value) -> Value {
+    let Value::Array(mut entries) = managed else { return managed };
+    for entry in &mut entries {
+        if entry["subresource"] == "scale"
+            && let Some(entry) = entry.as_object_mut()
+        {
+            entry.shift_remove("time");
+        }
+    }
+    entries.sort_by_key(|entry| (entry["operation"] == "Update", entry["operation"] == "Update" && entry.get("time").is_some()));
+    Value::Array(entries)
+}
+
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
@@ -104,7 +121,7 @@ fn without_nulls(value: &Value) -> Value {
             .filter(|(_, value)| !value.is_null())
             .map(|(key, value)| (key.clone(), without_nulls(value)))
             .collect(),
-        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        // Elements of lists come whole, nulls and all.
         other => other.clone(),
     }
 }

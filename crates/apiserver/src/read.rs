@@ -155,23 +155,15 @@ pub(crate) fn list(
 }
 
 fn version_of(query: &Query) -> Result<Option<u64>, ApiError> {
-    query
-        .get("resourceVersion")
-        .map(|text| {
-            text.parse().map_err(|_| {
-                let error = FieldError::invalid(
-                    "resourceVersion",
-                    text,
-                    format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
-                );
-                ApiError::bad_request(
-                    error
-                        .to_string()
-                        .replacen("resourceVersion: Invalid value", "Invalid value", 0),
-                )
-            })
-        })
-        .transpose()
+    let Some(text) = query.get("resourceVersion") else { return Ok(None) };
+    let detail = || format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+    let error = |_| FieldError::invalid("resourceVersion", text, detail()).to_string();
+    match text.parse().map_err(|error_: std::num::ParseIntError| error(error_)) {
+        Ok(version) => Ok(Some(version)),
+        // A watch answers as if something had broken.
+        Err(message) if query.flag("watch") => Err(ApiError::new(500, "", message)),
+        Err(message) => Err(ApiError::bad_request(format!("invalid resource version: {message}"))),
+    }
 }
 
 fn list_options_invalid(errors: &[FieldError]) -> ApiError {
@@ -281,11 +273,18 @@ fn encode_continue(version: u64, last: &str, prefix: &str) -> String {
 }
 
 fn decode_continue(text: &str, prefix: &str) -> Result<Continue, ApiError> {
-    let invalid = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
+    let invalid = |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
     let bytes = URL_SAFE_NO_PAD
         .decode(text.trim_end_matches('='))
         .map_err(|_| invalid("illegal base64 data"))?;
-    let token: Value = serde_json::from_slice(&bytes).map_err(|_| invalid("encoded start key is not JSON"))?;
+    let token: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        let first = bytes.first().copied().unwrap_or_default();
+        if first >= 0x80 {
+            // Bytes are characters to the parser of the reference server.
+            return invalid(&format!("invalid character '\\u{first:04x}' looking for beginning of value"));
+        }
+        invalid(&crate::go_json::syntax_error(&bytes, &error))
+    })?;
     if token["v"] != "meta.k8s.io/v1" {
         return Err(invalid(&format!(
             "server does not recognize this encoded version {}",

@@ -61,7 +61,7 @@ pub(crate) fn negotiate(request: &Request) -> Result<(View, Encoding), ApiError>
                     Some("Object") => Include::Object,
                     Some(other) => {
                         return Err(ApiError::bad_request(format!(
-                            "unrecognized includeObject value: {other:?}"
+                            "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
                         )));
                     }
                 };
@@ -150,7 +150,7 @@ pub(crate) fn table(
                 row["conditions"] = conditions;
             }
             match include {
-                Include::Nothing => {}
+                Include::Nothing => row["object"] = Value::Null,
                 Include::Metadata => row["object"] = partial(object),
                 Include::Object => row["object"] = value,
             }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use http::Response;
+use karpenter_kinds::strategy::Part;
 use serde_json::{Map, Value, json};
 
 use crate::body::Body;
@@ -14,7 +15,7 @@ use crate::server::{Inner, json_response};
 use crate::state::State;
 use crate::store::Object;
 use crate::write::{Place, WriteOptions};
-use crate::{dispatch, pods};
+use crate::{dispatch, managed, pods};
 
 pub(crate) fn create(
     inner: &Inner,
@@ -80,7 +81,26 @@ pub(crate) fn create(
         }
         _ => return Err(ApiError::method_not_allowed("create", &served.group, &served.plural)),
     }
+    review["metadata"]["managedFields"] = managed_spec(served, &review, request, &state)?;
+    if review["metadata"]["managedFields"].is_null()
+        && let Some(metadata) = review["metadata"].as_object_mut()
+    {
+        metadata.shift_remove("managedFields");
+    }
     Ok(json_response(201, &review))
+}
+
+/// Even what is never kept says who asked for what.
+fn managed_spec(served: &Arc<Served>, review: &Value, request: &Request, state: &State) -> Result<Value, ApiError> {
+    let options = WriteOptions::parse(request)?;
+    let now = state.now_text();
+    let author = managed::Author { manager: &options.manager, part: Part::Main, subresource: "", now: &now };
+    let mut asked = review.clone();
+    if let Some(fields) = asked.as_object_mut() {
+        fields.shift_remove("status");
+    }
+    let tracked = managed::update(served, None, asked, &author);
+    Ok(tracked["metadata"]["managedFields"].clone())
 }
 
 fn user_info(user: &User) -> Value {

@@ -382,7 +382,15 @@ fn build(key: &str, version: u64, value: &mut Value, selectable: &SelectableFiel
     let mut labels = Vec::new();
     let mut owners = Vec::new();
     if let Some(metadata) = metadata {
-        metadata.insert("resourceVersion".into(), Value::String(version.to_string()));
+        let text = Value::String(version.to_string());
+        // In its place, so that the object reads as its type writes it.
+        match metadata.get_mut("resourceVersion") {
+            Some(found) => *found = text,
+            None => {
+                let at = metadata.keys().position(|key| key == "uid").map_or(metadata.len(), |at| at + 1);
+                metadata.shift_insert(at, "resourceVersion".into(), text);
+            }
+        }
         uid = metadata.get("uid").and_then(Value::as_str).unwrap_or_default().into();
         for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
             labels.push((key.as_str().into(), value.as_str().unwrap_or_default().into()));

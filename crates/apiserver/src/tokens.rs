@@ -26,6 +26,11 @@ pub(crate) fn request(
     place: &Place,
 ) -> Result<Response<Body>, ApiError> {
     let mut review = dispatch::parse_as(request, "authentication.k8s.io/v1", "TokenRequest")?;
+    let manager = crate::write::WriteOptions::parse(request)?.manager;
+    let asked: Vec<&str> = ["audiences", "boundObjectRef"]
+        .into_iter()
+        .filter(|key| review["spec"].get(*key).is_some_and(|value| !value.is_null()))
+        .collect();
     let account = read::get(state, &place.served, &place.namespace, &place.name)?;
     let seconds = review["spec"]["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
     let mut errors = Vec::new();
@@ -47,7 +52,7 @@ pub(crate) fn request(
         return Err(ApiError::invalid(
             "authentication.k8s.io",
             "TokenRequest",
-            &place.name,
+            "",
             &errors,
         ));
     }
@@ -72,8 +77,14 @@ pub(crate) fn request(
     };
     let token = auth::grant(&inner.tokens, state, &grant);
     let expires = state.now + jiff::SignedDuration::from_secs(seconds);
-    review["metadata"] =
-        json!({"name": place.name, "namespace": place.namespace, "creationTimestamp": state.now_text()});
+    let (now, uid) = (state.now_text(), state.ids.uid());
+    let mut own = json!({"f:expirationSeconds": {}});
+    for key in asked {
+        own[format!("f:{key}")] = json!({});
+    }
+    review["metadata"] = json!({"name": place.name, "namespace": place.namespace, "uid": uid, "creationTimestamp": now,
+        "managedFields": [{"manager": manager, "operation": "Update", "apiVersion": "authentication.k8s.io/v1", "time": now,
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": own}, "subresource": "token"}]});
     review["spec"]["audiences"] = Value::from(audiences);
     review["spec"]["expirationSeconds"] = Value::from(seconds);
     if review["spec"].get("boundObjectRef").is_none() {

@@ -137,6 +137,7 @@ pub(crate) fn decode_object(
 /// A patched object: what does not fit its type is the patch's fault.
 pub(crate) fn decode_patched(
     served: &Served,
+    patch: &Value,
     value: Value,
     options: &mut WriteOptions,
     strict: Vec<String>,
@@ -146,15 +147,25 @@ pub(crate) fn decode_patched(
     {
         // Shown as the merge left it: its top in order, the rest as it was.
         let mut shown = value;
-        if let Some(fields) = shown.as_object_mut() {
-            fields.sort_keys();
-        }
+        sort_touched(&mut shown, patch);
         let error = FieldError::invalid("patch", shown.to_string(), error);
         let mut error = ApiError::invalid("", "", "", &[error]);
         error.message = error.message.replacen("\"\" is invalid", " \"\" is invalid", 1).replacen("  \"\"", " \"\"", 1);
         return Err(error);
     }
     decode_object(served, value, options, strict)
+}
+
+/// A merge writes the maps it goes through in order, and leaves the others alone.
+fn sort_touched(value: &mut Value, patch: &Value) {
+    if let (Some(fields), Some(patch)) = (value.as_object_mut(), patch.as_object()) {
+        fields.sort_keys();
+        for (key, patch) in patch {
+            if let Some(value) = fields.get_mut(key) {
+                sort_touched(value, patch);
+            }
+        }
+    }
 }
 
 pub(crate) fn report_strict(served: &Served, errors: Vec<String>, options: &mut WriteOptions) -> Result<(), ApiError> {
@@ -287,6 +298,11 @@ pub(crate) fn create_managed(
         } else {
             ApiError::already_exists(&served.group, &served.plural, &name)
         };
+        let deleting = state.store.get(table, &key).is_some_and(|found| found.value()["metadata"].get("deletionTimestamp").is_some());
+        if deleting {
+            let message = format!("object is being deleted: {}", error.message);
+            return Err(ApiError { message, ..error });
+        }
         return Err(error);
     }
     admission::before_store(state, served, &mut object, None, options.dry_run)?;
@@ -441,7 +457,9 @@ pub(crate) fn replace_managed(
     let stored = convert::to_stored(served, object);
     let now = state.now;
     if delete::is_done(&stored) {
-        return Ok(Written::Object(finish_deletion(state, served, current, stored)));
+        finish_deletion(state, served, current);
+        // The answer shows what was written; watchers see what was there before.
+        return Ok(Written::Dry(convert::from_stored(served, stored)));
     }
     let stored = state.store.put(table, &current.key.clone(), stored, verb, now);
     admission::after_store(state, served, &stored);
@@ -450,18 +468,16 @@ pub(crate) fn replace_managed(
 }
 
 /// The last finalizer went: the update is the deletion, and watchers see the state it wrote.
-fn finish_deletion(state: &mut State, served: &Served, current: &Arc<Object>, last: Value) -> Arc<Object> {
+fn finish_deletion(state: &mut State, served: &Served, current: &Arc<Object>) {
     let table = served.table.expect("checked by the caller");
     let now = state.now;
     let key = current.key.clone();
-    let _ = last;
     let removed = state
         .store
         .remove(table, &key, now)
         .expect("it is there: we hold the lock");
     admission::after_remove(state, served, &removed);
     gc::after_remove(state, &removed);
-    removed
 }
 
 pub(crate) fn subresource_name(part: Part) -> &'static str {

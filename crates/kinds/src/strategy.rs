@@ -163,6 +163,7 @@ pub fn prepare_update(kind: &str, part: Part, object: &mut Value, old: &Value, h
                 },
                 "PersistentVolumeClaim" => normalize_data_sources(object),
                 "DaemonSet" => count_template_changes(object, old),
+                "Service" => drop_fields_of_the_old_type(object, old),
                 _ => {}
             }
         }
@@ -245,6 +246,48 @@ pub fn prepare_update(kind: &str, part: Part, object: &mut Value, old: &Value, h
             if let Some(metadata) = object["metadata"].as_object_mut() {
                 metadata.remove("generation");
             }
+        }
+    }
+}
+
+/// What a service had only because of its type goes with the type, unless the request touches it.
+fn drop_fields_of_the_old_type(object: &mut Value, old: &Value) {
+    let kind = |service: &Value| service["spec"]["type"].as_str().unwrap_or_default().to_owned();
+    let (new_kind, old_kind) = (kind(object), kind(old));
+    let has_node_ports = |kind: &str| kind == "NodePort" || kind == "LoadBalancer";
+    if has_node_ports(&old_kind) && !has_node_ports(&new_kind) {
+        let before = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
+        for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
+            let same = before.iter().any(|old| old["nodePort"] == port["nodePort"]);
+            if same && let Some(port) = port.as_object_mut() {
+                port.shift_remove("nodePort");
+            }
+        }
+        for key in ["externalTrafficPolicy", "healthCheckNodePort"] {
+            if object["spec"].get(key) == old["spec"].get(key)
+                && let Some(spec) = object["spec"].as_object_mut()
+            {
+                spec.shift_remove(key);
+            }
+        }
+    }
+    if old_kind == "LoadBalancer" && new_kind != "LoadBalancer" {
+        for key in ["allocateLoadBalancerNodePorts", "loadBalancerClass", "loadBalancerIP"] {
+            if object["spec"].get(key) == old["spec"].get(key)
+                && let Some(spec) = object["spec"].as_object_mut()
+            {
+                spec.shift_remove(key);
+            }
+        }
+        if let Some(status) = object["status"].as_object_mut() {
+            status.insert("loadBalancer".into(), json!({}));
+        }
+    }
+    if new_kind == "ExternalName" && old_kind != "ExternalName" && object["spec"]["clusterIP"] == old["spec"]["clusterIP"]
+        && let Some(spec) = object["spec"].as_object_mut()
+    {
+        for key in ["clusterIP", "clusterIPs", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"] {
+            spec.shift_remove(key);
         }
     }
 }

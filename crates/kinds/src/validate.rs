@@ -29,6 +29,7 @@ pub fn create(group: &str, kind: &str, namespaced: bool, object: &Value) -> Vec<
 /// Errors of an update.
 pub fn update(group: &str, kind: &str, namespaced: bool, part: Part, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = metadata_update(object, old);
+    errors.extend(errors.clone());
     // Twice, as on the reference server, where the generic check and the kind's own both look.
     let again = metadata(namespaced, NameRule::Any, object);
     errors.extend(again.iter().filter(|error| !error.field.starts_with("metadata.finalizers[")).cloned());
@@ -39,6 +40,10 @@ pub fn update(group: &str, kind: &str, namespaced: bool, part: Part, object: &Va
             _ => Vec::new(),
         });
         return errors;
+    }
+    let content_first = matches!(group, "apps" | "batch" | "rbac.authorization.k8s.io");
+    if content_first {
+        errors.extend(content(group, kind, object));
     }
     errors.extend(match (group, kind) {
         ("", "Pod") => pod_update::update(part, object, old),
@@ -56,7 +61,7 @@ pub fn update(group: &str, kind: &str, namespaced: bool, part: Part, object: &Va
         ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate") => immutable("spec", object.get("spec"), old.get("spec")),
         _ => Vec::new(),
     });
-    if (group, kind) != ("", "Pod") {
+    if (group, kind) != ("", "Pod") && !content_first {
         errors.extend(content(group, kind, object));
     }
     errors
@@ -97,7 +102,7 @@ fn content(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
 fn name_rule(kind: &str) -> NameRule {
     match kind {
         "Namespace" | "PodGroup" => NameRule::Label,
-        "Service" => NameRule::Service,
+        "Service" => NameRule::Label,
         "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => NameRule::PathSegment,
         _ => NameRule::Subdomain,
     }

@@ -165,7 +165,7 @@ fn ratio(kind: &str, name: &str, enforced: &Value, requests: &Value, limits: &Va
 /// What a pod's containers come to together: those that run at once summed, initialisation by its peak.
 pub(super) fn total(pod: &Value, key: &str) -> Value {
     let mut sums: Map<String, Value> = Map::new();
-    let mut add = |sums: &mut Map<String, Value>, name: &str, value: Quantity| {
+    let add = |sums: &mut Map<String, Value>, name: &str, value: Quantity| {
         let sum = sums.get(name).and_then(quantity).map_or(value, |sum| sum.add(value));
         sums.insert(name.to_owned(), Value::from(sum.canonical()));
     };

@@ -68,7 +68,7 @@ impl Names {
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.walk(item, "")),
             Value::String(text) => {
-                let named = ERASED.contains(&key) && !text.is_empty() && !(key == "clusterIP" && text == "None");
+                let named = ERASED.contains(&key) && (!text.is_empty() || key == "description") && !(key == "clusterIP" && text == "None");
                 *text = if named { key.to_owned() } else { self.text(text) };
             }
             Value::Number(_) if ERASED.contains(&key) => *value = Value::from(key),
@@ -87,8 +87,8 @@ impl Names {
             text.replace_range(at..end, "kube-api-access-SUFFIX");
         }
         // A dump of the server's internal types follows; their names are not part of the API.
-        if let Some(at) = text.find("if it was previously negative)\n") {
-            text.truncate(at + "if it was previously negative)".len());
+        if let Some(at) = text.find("\n@@ ") {
+            text.truncate(at);
         }
         text = replace_uids(&text);
         for marker in ["resource version: ", "ResourceVersion in precondition: ", "ResourceVersion in object meta: ", "current: ", "\"resourceVersion\":\"", "\\\"resourceVersion\\\":\\\""] {

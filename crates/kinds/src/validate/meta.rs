@@ -10,8 +10,6 @@ use crate::names;
 pub enum NameRule {
     Subdomain,
     Label,
-    /// Services: DNS-1035 labels once, RFC 1123 labels now.
-    Service,
     PathSegment,
     /// Judged when it was created.
     Any,
@@ -22,7 +20,6 @@ impl NameRule {
         match self {
             NameRule::Subdomain => names::dns_subdomain(name),
             NameRule::Label => names::dns_label(name),
-            NameRule::Service => names::dns1035_label(name),
             NameRule::PathSegment => names::path_segment(name),
             NameRule::Any => Ok(()),
         }

@@ -9,7 +9,7 @@ use crate::names;
 pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut known: Vec<(&str, &str)> = Vec::new();
-    for (field, taint) in items(&object["spec"]["taints"], "spec.taints") {
+    for (field, taint) in items(&object["spec"]["taints"], "metadata.taints") {
         let text = |key: &str| taint[key].as_str().unwrap_or_default();
         for message in names::qualified_name(text("key")).err().into_iter().flatten() {
             errors.push(FieldError::invalid(format!("{field}.key"), text("key"), message));
@@ -21,8 +21,7 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
         if text("effect").is_empty() {
             errors.push(FieldError::required(format!("{field}.effect"), ""));
         } else if !effects.contains(&text("effect")) {
-            let sorted = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
-            errors.push(FieldError::not_supported(format!("{field}.effect"), text("effect"), &sorted));
+            errors.push(FieldError::not_supported(format!("{field}.effect"), text("effect"), &effects));
         }
         let pair = (text("key"), text("effect"));
         if known.contains(&pair) {

@@ -103,9 +103,7 @@ pub(super) fn role_binding(object: &Value, kind: &str) -> Vec<FieldError> {
     let allowed: &[&str] = if kind == "ClusterRoleBinding" { &["ClusterRole"] } else { &["Role", "ClusterRole"] };
     let referenced = reference["kind"].as_str().unwrap_or_default();
     if !allowed.contains(&referenced) {
-        let mut sorted = allowed.to_vec();
-        sorted.sort_unstable();
-        errors.push(FieldError::not_supported("roleRef.kind", referenced, &sorted));
+        errors.push(FieldError::not_supported("roleRef.kind", referenced, allowed));
     }
     if reference["name"].as_str().unwrap_or_default().is_empty() {
         errors.push(FieldError::required("roleRef.name", ""));
@@ -123,7 +121,7 @@ pub(super) fn role_binding(object: &Value, kind: &str) -> Vec<FieldError> {
             }
             "User" | "Group" => {}
             other => {
-                errors.push(FieldError::not_supported(format!("{field}.kind"), other, &["Group", "ServiceAccount", "User"]));
+                errors.push(FieldError::not_supported(format!("{field}.kind"), other, &["ServiceAccount", "User", "Group"]));
             }
         }
     }

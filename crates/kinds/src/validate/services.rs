@@ -72,9 +72,7 @@ pub(super) fn update(object: &Value, old: &Value) -> Vec<FieldError> {
     if old_kind == "ExternalName" || kind == "ExternalName" || new.is_null() || new == before {
         return Vec::new();
     }
-    let shown = serde_json::json!([new]);
-    let _ = shown;
-    vec![FieldError::invalid("spec.clusterIPs[0]", new, "may not change once set")]
+    vec![FieldError::invalid("spec.clusterIPs[0]", serde_json::json!([new]), "may not change once set")]
 }
 
 pub(super) fn ingress(object: &Value) -> Vec<FieldError> {

@@ -106,7 +106,9 @@ pub(super) fn claim_update(object: &Value, old: &Value) -> Vec<FieldError> {
             fields.shift_remove("volumeName");
         }
     }
-    munged["resources"] = before["resources"].clone();
+    if old["status"]["phase"] == "Bound" {
+        munged["resources"] = before["resources"].clone();
+    }
     for key in ["volumeAttributesClassName"] {
         match before.get(key) {
             Some(value) => munged[key] = value.clone(),

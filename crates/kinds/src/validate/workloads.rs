@@ -29,7 +29,12 @@ pub(super) fn validate(kind: &str, object: &Value) -> Vec<FieldError> {
 
 fn selector(spec: &Value, kind: &str) -> Vec<FieldError> {
     let selector = spec.get("selector").filter(|selector| !selector.is_null());
-    let Some(found) = selector else { return vec![FieldError::required("spec.selector", "")] };
+    let mismatch = |spec: &Value| {
+        let labels = spec["template"]["metadata"].get("labels").cloned().unwrap_or(Value::Null);
+        FieldError::invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    };
+    // No selector selects nothing, so also not the template.
+    let Some(found) = selector else { return vec![FieldError::required("spec.selector", ""), mismatch(spec)] };
     let mut errors = label_selector(found, "spec.selector");
     let empty = ["matchLabels", "matchExpressions"].iter().all(|key| match &found[*key] {
         Value::Object(map) => map.is_empty(),
@@ -48,17 +53,10 @@ fn selector(spec: &Value, kind: &str) -> Vec<FieldError> {
         error.value = Some(shown.into());
         errors.push(error);
     }
-    if errors.is_empty() && !Selector::from_struct(Some(found)).matches_labels(spec["template"]["metadata"].get("labels")) {
-        let labels = &spec["template"]["metadata"]["labels"];
-        let detail = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid("spec.template.metadata.labels", go_map(labels), detail));
+    if !empty && !Selector::from_struct(Some(found)).matches_labels(spec["template"]["metadata"].get("labels")) {
+        errors.push(mismatch(spec));
     }
     errors
-}
-
-/// Maps show as JSON in messages.
-fn go_map(map: &Value) -> Value {
-    map.clone()
 }
 
 fn template(spec: &Value) -> Vec<FieldError> {
@@ -105,7 +103,11 @@ fn deployment(spec: &Value) -> Vec<FieldError> {
                 }
             }
         }
-        other => errors.push(FieldError::not_supported("spec.strategy.type", other, &["Recreate", "RollingUpdate"])),
+        other => {
+            let mut error = FieldError::not_supported("spec.strategy", other, &["Recreate", "RollingUpdate"]);
+            error.value = Some(format!("{{\"Type\":{other:?},\"RollingUpdate\":null}}"));
+            errors.push(error);
+        }
     }
     let (deadline, ready) = (spec["progressDeadlineSeconds"].as_i64(), spec["minReadySeconds"].as_i64().unwrap_or(0));
     if let Some(deadline) = deadline {
