@@ -24,7 +24,7 @@ mod prune;
 mod shapes;
 mod validate;
 
-pub use check::{CheckOptions, check};
+pub use check::{CheckOptions, check, check_unchanged};
 pub use default::{apply_defaults, drop_undefaulted_nulls};
 pub use embedded::validate_embedded;
 pub use list::validate_lists;

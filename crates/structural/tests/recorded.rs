@@ -1,6 +1,11 @@
 //! What a kube-apiserver 1.36.3 answered, and whether we answer the same: CRDs with good and bad schemas, objects under
 //! them, and random sequences of applies and updates. `tests/recorded` holds its answers word for word.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may stop at what it did not expect, and helpers of tests are no tests to the lint"
+)]
+
 use std::collections::BTreeSet;
 
 use karpenter_structural::apply::{ApplyError, OneVersion, Set, Write, apply, update};

@@ -108,7 +108,10 @@ impl Evaluator<'_> {
                 (value, false) => out.push(value),
             }
         }
-        self.charge(10)?;
+        // What is constant is made once, before anything is asked.
+        if !items.iter().all(is_constant) {
+            self.charge(10)?;
+        }
         Ok(Val::list(out))
     }
 
@@ -155,6 +158,15 @@ impl Evaluator<'_> {
                 };
             }
             ("_?._", [operand, field]) => return self.optional_select(operand, field),
+            ("@in", [item, list]) if is_constant(list) => {
+                let (item, list) = (self.expr(item)?, self.expr(list)?);
+                return library::call("@in", &[item, list]);
+            }
+            ("or" | "orValue", [other]) => {
+                if let Some(target) = target {
+                    return self.or_else(function, target, other);
+                }
+            }
             ("_+_", [accu, more]) if matches!(&accu.kind, Kind::Ident(name) if name == ACCU) => {
                 return self.append(more);
             }
@@ -217,6 +229,17 @@ impl Evaluator<'_> {
                 found => Ok(Val::Optional(found.cloned().map(Rc::new))),
             },
             None | Some(_) => Ok(Val::Optional(None)),
+        }
+    }
+
+    /// The other value is only asked for where there is none.
+    fn or_else(&mut self, function: &str, target: &Expr, other: &Expr) -> Outcome {
+        match self.expr(target)? {
+            found @ Val::Optional(Some(_)) if function == "or" => Ok(found),
+            Val::Optional(Some(value)) => Ok((*value).clone()),
+            Val::Optional(None) => self.expr(other),
+            Val::Bad(what) => Err(Failure::Failed(what.to_string())),
+            _ => Err(Failure::Failed("no such overload".to_owned())),
         }
     }
 
@@ -303,6 +326,14 @@ impl Evaluator<'_> {
             Err(Failure::Failed(message)) if quantifier && fold.accu == ACCU => Ok(Val::Bad(message.into())),
             outcome => outcome,
         }
+    }
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    match &expr.kind {
+        Kind::Literal(_) => true,
+        Kind::List(items, optional) => !optional.contains(&true) && items.iter().all(is_constant),
+        _ => false,
     }
 }
 

@@ -49,6 +49,7 @@ fn the_language_and_its_libraries() {
         "optional.of(1).value() == 1 && optional.none().orValue(3) == 3 && optional.of(1).hasValue()",
         "{'a': 1}[?'a'].orValue(2) == 1 && {'a': 1}[?'b'].orValue(2) == 2 && {'a': {'b': 1}}.?a.?b == optional.of(1)",
         "optional.of(2).optMap(x, x * 2).value() == 4 && !optional.none().optMap(x, x).hasValue()",
+        "optional.of(1).orValue(1 / 0) == 1",
         "optional.of(2).optFlatMap(x, optional.of(x + 1)).value() == 3 && optional.none().or(optional.of(1)).value() == 1",
         "[?optional.none(), ?optional.of(1)] == [1] && {?'a': optional.of(1), ?'b': optional.none()} == {'a': 1}",
         "optional.ofNonZeroValue('') == optional.none() && optional.ofNonZeroValue(1).hasValue()",

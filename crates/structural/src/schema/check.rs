@@ -23,6 +23,15 @@ pub struct CheckOptions {
 /// Checks the schema of one version. `path` is the field that holds `openAPIV3Schema`: `spec.validation` where all
 /// versions have the same schema (so for a CRD with one version), else `spec.versions[i].schema`.
 pub fn check(schema: &Schema, path: &str, options: CheckOptions) -> Vec<FieldError> {
+    check_any(schema, path, options, false)
+}
+
+/// Checks a schema that the version had before the write, too: its rules are not held against it for what each costs.
+pub fn check_unchanged(schema: &Schema, path: &str, options: CheckOptions) -> Vec<FieldError> {
+    check_any(schema, path, options, true)
+}
+
+fn check_any(schema: &Schema, path: &str, options: CheckOptions, unchanged: bool) -> Vec<FieldError> {
     let place = child(path, "openAPIV3Schema");
     let mut errors = Vec::new();
     if options.status_subresource {
@@ -37,7 +46,7 @@ pub fn check(schema: &Schema, path: &str, options: CheckOptions) -> Vec<FieldErr
     }
     let sound = structural.is_empty();
     errors.extend(structural);
-    errors.extend(keywords::check(schema, &place, sound));
+    errors.extend(keywords::check(schema, &place, sound, unchanged));
     errors
 }
 

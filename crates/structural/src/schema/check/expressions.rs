@@ -19,6 +19,8 @@ pub(super) struct RuleScope {
     pub(super) cardinality: Option<u64>,
     /// Where a list above cannot be compared element by element with its former self.
     pub(super) uncorrelatable: Option<String>,
+    /// Rules were accepted before, whatever they cost.
+    pub(super) any_cost: bool,
 }
 
 impl RuleScope {
@@ -30,7 +32,7 @@ impl RuleScope {
             _ => Some(1),
         };
         let cardinality = self.cardinality.zip(elements).map(|(above, elements)| above.saturating_mul(elements));
-        Self { cardinality, uncorrelatable: self.uncorrelatable.clone() }
+        Self { cardinality, ..self.clone() }
     }
 }
 
@@ -102,7 +104,7 @@ fn one(
         Some(Ok(program)) => program.max_cost.saturating_mul(bound),
         _ => 0,
     };
-    if cost > PER_RULE {
+    if cost > PER_RULE && !scope.any_cost {
         errors.push(FieldError::forbidden(&place, too_dear("estimated rule cost", cost, PER_RULE)));
     }
     costs.add(&place, cost);
@@ -113,7 +115,7 @@ fn one(
     match &compiled.message {
         Some(Err(Problem(what))) => errors.push(about_rule(&message, rule, what)),
         Some(Ok(program)) => {
-            if program.max_cost > PER_RULE {
+            if program.max_cost > PER_RULE && !scope.any_cost {
                 let detail = too_dear("estimated messageExpression cost", program.max_cost, PER_RULE);
                 errors.push(FieldError::forbidden(&message, detail));
             }

@@ -8,9 +8,9 @@ use super::{additional, nested};
 use crate::field::{FieldError, child, index, key};
 
 /// Checks keywords, and, where the schema is `sound` so far, the expressions of its rules.
-pub(super) fn check(schema: &Schema, path: &str, sound: bool) -> Vec<FieldError> {
+pub(super) fn check(schema: &Schema, path: &str, sound: bool, unchanged: bool) -> Vec<FieldError> {
     let mut found = Found::default();
-    let rules = sound.then_some(RuleScope { cardinality: Some(1), uncorrelatable: None });
+    let rules = sound.then_some(RuleScope { cardinality: Some(1), uncorrelatable: None, any_cost: unchanged });
     let scope = Scope { defaults: Ok(()), in_metadata: false, root: true, rules };
     node(schema, path, &scope, &mut found);
     let Found { schema: mut errors, rules, costs } = found;
