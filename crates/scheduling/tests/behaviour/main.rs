@@ -5,9 +5,16 @@
 
 mod anti_affinity;
 mod daemons;
+mod default_spread;
 mod existing_nodes;
 mod instance_types;
+mod limits;
+mod min_values;
+mod moving_pods;
+mod new_claims;
 mod pod_affinity;
+mod preferences;
+mod reservations;
 mod seen;
 mod selection;
 mod solve_loop;
@@ -16,3 +23,4 @@ mod spread_counts;
 mod spread_domains;
 mod spread_policies;
 mod taints_and_ports;
+mod volumes;
