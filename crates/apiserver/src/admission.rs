@@ -92,13 +92,17 @@ pub(crate) fn validate(
     if attributes.operation == Operation::Delete {
         return namespace::lifecycle(state, attributes);
     }
-    if attributes.served.is("", "Pod") && attributes.subresource.is_empty() && attributes.operation == Operation::Create {
+    if attributes.served.is("", "Pod") && attributes.subresource.is_empty() && attributes.operation == Operation::Create
+    {
         limit_ranges::check_pod(state, attributes, object)?;
     }
     if attributes.creates("", "PersistentVolumeClaim") {
         limit_ranges::check_claim(state, attributes, object)?;
     }
-    if attributes.served.is("", "PersistentVolumeClaim") && attributes.operation == Operation::Update && attributes.subresource.is_empty() {
+    if attributes.served.is("", "PersistentVolumeClaim")
+        && attributes.operation == Operation::Update
+        && attributes.subresource.is_empty()
+    {
         storage::check_resize(state, attributes, object, old)?;
     }
     if attributes.operation == Operation::Create && attributes.subresource.is_empty() {

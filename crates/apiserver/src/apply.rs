@@ -39,14 +39,22 @@ pub(crate) fn apply(
     if live.is_none() && part != Part::Main {
         return Err(ApiError::not_found(&served.group, &served.plural, &place.name));
     }
-    let applied = managed::apply_config(served, live.as_ref(), &config, &author, force).map_err(|error| refusal(served, place, error))?;
+    let applied = managed::apply_config(served, live.as_ref(), &config, &author, force)
+        .map_err(|error| refusal(served, place, error))?;
     let mut silent = WriteOptions { validation: write::FieldValidation::Ignore, ..options.clone() };
     let object = write::decode_object(served, applied, &mut silent, Vec::new())?;
     match current {
         None => {
             if !config["metadata"]["uid"].is_null() {
-                return Err(ApiError::conflict(&served.group, &served.plural, &place.name,
-                    &format!("uid mismatch: the provided object specified uid {}, and no existing object was found", config["metadata"]["uid"].as_str().unwrap_or_default())));
+                return Err(ApiError::conflict(
+                    &served.group,
+                    &served.plural,
+                    &place.name,
+                    &format!(
+                        "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                        config["metadata"]["uid"].as_str().unwrap_or_default()
+                    ),
+                ));
             }
             Ok((write::create_managed(state, place, object, options, Verb::Apply)?, 201))
         }
@@ -64,13 +72,16 @@ fn parse(request: &Request) -> Result<(Value, Vec<String>), ApiError> {
     {
         return Ok((value, strict));
     }
-    let value = input::yaml(&request.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {}", error.message)))?;
+    let value = input::yaml(&request.body)
+        .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {}", error.message)))?;
     Ok((value, Vec::new()))
 }
 
 fn check_config(place: &Place, config: &Value) -> Result<(), ApiError> {
     if !config.is_object() {
-        return Err(ApiError::bad_request("error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type map[string]interface {}"));
+        return Err(ApiError::bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type map[string]interface {}",
+        ));
     }
     let name = config["metadata"]["name"].as_str().unwrap_or_default();
     if !name.is_empty() && name != place.name {
@@ -83,7 +94,12 @@ fn check_config(place: &Place, config: &Value) -> Result<(), ApiError> {
 }
 
 /// Fields the kind does not have are refused by apply itself; repeated ones by field validation.
-fn strict_errors(served: &Served, _config: &Value, strict: Vec<String>, options: &mut WriteOptions) -> Result<(), ApiError> {
+fn strict_errors(
+    served: &Served,
+    _config: &Value,
+    strict: Vec<String>,
+    options: &mut WriteOptions,
+) -> Result<(), ApiError> {
     write::report_strict(served, strict, options)
 }
 
@@ -106,5 +122,9 @@ fn refusal(served: &Served, place: &Place, error: ApplyError) -> ApiError {
 
 /// The core group has no name, and its kinds print as `/v1, Kind=Pod`.
 fn core_group(message: &str) -> String {
-    message.replacen("; v1, Kind=", "; /v1, Kind=", 1).replacen("invalid object type: v1, Kind=", "invalid object type: /v1, Kind=", 1)
+    message.replacen("; v1, Kind=", "; /v1, Kind=", 1).replacen(
+        "invalid object type: v1, Kind=",
+        "invalid object type: /v1, Kind=",
+        1,
+    )
 }

@@ -31,17 +31,11 @@ impl Tokens {
         for _ in 0..4 {
             secret.extend_from_slice(&ids.next().to_le_bytes());
         }
-        Self {
-            known: Mutex::new(FxHashMap::default()),
-            key: hmac::Key::new(hmac::HMAC_SHA256, &secret),
-        }
+        Self { known: Mutex::new(FxHashMap::default()), key: hmac::Key::new(hmac::HMAC_SHA256, &secret) }
     }
 
     pub(crate) fn add(&self, token: &str, user: User) {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(token.to_owned(), user);
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(token.to_owned(), user);
     }
 
     pub(crate) fn authenticate(
@@ -50,25 +44,15 @@ impl Tokens {
         authorization: &str,
         fallback: Option<User>,
     ) -> Result<User, ApiError> {
-        let Some(token) = authorization
-            .strip_prefix("Bearer ")
-            .map(str::trim)
-            .filter(|token| !token.is_empty())
-        else {
+        let Some(token) = authorization.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty()) else {
             return Ok(fallback.unwrap_or_else(User::anonymous));
         };
-        self.identify(&inner.state(), token)
-            .ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))
+        self.identify(&inner.state(), token).ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))
     }
 
     /// Whom a token speaks for.
     pub(crate) fn identify(&self, state: &State, token: &str) -> Option<User> {
-        let known = self
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(token)
-            .cloned();
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned();
         if let Some(mut user) = known {
             if !user.groups.iter().any(|group| group == "system:authenticated") {
                 user.groups.push("system:authenticated".into());
@@ -95,15 +79,8 @@ impl Tokens {
         ] {
             let Some(bound) = private.get(claim) else { continue };
             let (name, uid) = (bound["name"].as_str()?, bound["uid"].as_str()?);
-            let key = if plural == "pods" {
-                format!("{namespace}/{name}")
-            } else {
-                name.to_owned()
-            };
-            let found = state
-                .registry
-                .table("", plural)
-                .and_then(|table| state.store.get(table, &key));
+            let key = if plural == "pods" { format!("{namespace}/{name}") } else { name.to_owned() };
+            let found = state.registry.table("", plural).and_then(|table| state.store.get(table, &key));
             // A token dies with the pod it was made for.
             if plural == "pods" && found.is_none_or(|object| &*object.uid != uid) {
                 return None;
@@ -126,11 +103,8 @@ impl Tokens {
     /// Signs the claims as a JWT.
     pub(crate) fn sign(&self, claims: &Value) -> String {
         let header = json!({"alg": "HS256", "typ": "JWT"});
-        let body = format!(
-            "{}.{}",
-            URL_SAFE_NO_PAD.encode(header.to_string()),
-            URL_SAFE_NO_PAD.encode(claims.to_string())
-        );
+        let body =
+            format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims.to_string()));
         let signature = hmac::sign(&self.key, body.as_bytes());
         format!("{body}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
     }
@@ -175,12 +149,7 @@ pub(crate) fn default_audience() -> String {
 
 /// The user of the `Impersonate-*` headers, if the caller may be somebody else.
 pub(crate) fn impersonate(inner: &Inner, user: &User, headers: &HeaderMap) -> Result<User, ApiError> {
-    let text = |name: &str| {
-        headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned)
-    };
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let groups: Vec<String> = headers
         .get_all("impersonate-group")
         .iter()
@@ -191,15 +160,11 @@ pub(crate) fn impersonate(inner: &Inner, user: &User, headers: &HeaderMap) -> Re
         if groups.is_empty() {
             return Ok(user.clone());
         }
-        return Err(ApiError::internal(
-            "requested impersonation without impersonating a user",
-        ));
+        return Err(ApiError::internal("requested impersonation without impersonating a user"));
     };
     if inner.rbac {
         let state = inner.state();
-        let (resource, shown) = match name
-            .strip_prefix("system:serviceaccount:")
-            .and_then(|rest| rest.split_once(':'))
+        let (resource, shown) = match name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'))
         {
             Some((_, account)) => ("serviceaccounts", account.to_owned()),
             None => ("users", name.clone()),
@@ -217,23 +182,13 @@ pub(crate) fn impersonate(inner: &Inner, user: &User, headers: &HeaderMap) -> Re
         }
     }
     let mut groups = groups;
-    if let Some((namespace, _)) = name
-        .strip_prefix("system:serviceaccount:")
-        .and_then(|rest| rest.split_once(':'))
+    if let Some((namespace, _)) = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'))
         && groups.is_empty()
     {
-        groups = vec![
-            "system:serviceaccounts".into(),
-            format!("system:serviceaccounts:{namespace}"),
-        ];
+        groups = vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")];
     }
     if name != "system:anonymous" && !groups.iter().any(|group| group == "system:authenticated") {
         groups.push("system:authenticated".into());
     }
-    Ok(User {
-        name,
-        uid: text("impersonate-uid").unwrap_or_default(),
-        groups,
-        extra: Vec::new(),
-    })
+    Ok(User { name, uid: text("impersonate-uid").unwrap_or_default(), groups, extra: Vec::new() })
 }

@@ -10,19 +10,9 @@ use crate::write::{self, FieldValidation, Place, WriteOptions};
 pub(crate) fn fill(state: &mut State) {
     for name in ["kube-system", "kube-public", "kube-node-lease", "default"] {
         add(state, "", "v1", "namespaces", "", json!({"metadata": {"name": name}}));
-        add(
-            state,
-            "",
-            "v1",
-            "serviceaccounts",
-            name,
-            json!({"metadata": {"name": "default"}}),
-        );
+        add(state, "", "v1", "serviceaccounts", name, json!({"metadata": {"name": "default"}}));
     }
-    for (name, value) in [
-        ("system-node-critical", 2_000_001_000),
-        ("system-cluster-critical", 2_000_000_000),
-    ] {
+    for (name, value) in [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)] {
         let description = match name {
             "system-node-critical" => "Used for system critical pods that must not be moved from their current node.",
             _ => {
@@ -35,11 +25,7 @@ pub(crate) fn fill(state: &mut State) {
 }
 
 fn add(state: &mut State, group: &str, version: &str, plural: &str, namespace: &str, object: Value) {
-    let served = state
-        .registry
-        .find(group, version, plural)
-        .cloned()
-        .expect("bootstrap objects are of built-in kinds");
+    let served = state.registry.find(group, version, plural).cloned().expect("bootstrap objects are of built-in kinds");
     let mut options = WriteOptions {
         dry_run: false,
         manager: "kube-apiserver".into(),
@@ -47,11 +33,7 @@ fn add(state: &mut State, group: &str, version: &str, plural: &str, namespace: &
         user: User::new("system:apiserver", &["system:masters"]),
         warnings: Vec::new(),
     };
-    let place = Place {
-        served: served.clone(),
-        namespace: namespace.to_owned(),
-        name: String::new(),
-    };
+    let place = Place { served: served.clone(), namespace: namespace.to_owned(), name: String::new() };
     let object = write::decode_object(&served, object, &mut options, Vec::new());
     let written = object.and_then(|object| write::create(state, &place, object, &mut options, Verb::System));
     if let Err(error) = written {

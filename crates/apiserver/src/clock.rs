@@ -11,10 +11,7 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place of this crate that reads the machine's clock"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the one place of this crate that reads the machine's clock")]
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
@@ -30,10 +27,7 @@ pub struct TokioClock {
 impl TokioClock {
     /// The clock shows `start` now.
     pub fn starting_at(start: Timestamp) -> Self {
-        Self {
-            start,
-            origin: tokio::time::Instant::now(),
-        }
+        Self { start, origin: tokio::time::Instant::now() }
     }
 }
 

@@ -53,8 +53,12 @@ pub(crate) fn between(served: &Served, object: &Value, api_version: &str) -> Val
     match (&served.origin, &*served.group, api_version) {
         (Origin::Builtin(_), "autoscaling", "autoscaling/v1") => autoscaler_to_v1(object),
         (Origin::Builtin(_), "autoscaling", "autoscaling/v2") => autoscaler_to_v2(object),
-        (Origin::Builtin(_), _, "v1") if &*served.kind == "Event" => rename(object, EVENT_FIELDS, "v1", Direction::ToStored),
-        (Origin::Builtin(_), _, "events.k8s.io/v1") => rename(object, EVENT_FIELDS, "events.k8s.io/v1", Direction::ToServed),
+        (Origin::Builtin(_), _, "v1") if &*served.kind == "Event" => {
+            rename(object, EVENT_FIELDS, "v1", Direction::ToStored)
+        }
+        (Origin::Builtin(_), _, "events.k8s.io/v1") => {
+            rename(object, EVENT_FIELDS, "events.k8s.io/v1", Direction::ToServed)
+        }
         _ => {
             object["apiVersion"] = Value::from(api_version);
             object
@@ -104,9 +108,7 @@ fn rename(value: Value, names: &[(&str, &str)], api_version: &str, direction: Di
 
 fn autoscaler_to_v1(mut value: Value) -> Value {
     value["apiVersion"] = json!("autoscaling/v1");
-    let metrics = value["spec"]
-        .as_object_mut()
-        .and_then(|spec| spec.shift_remove("metrics"));
+    let metrics = value["spec"].as_object_mut().and_then(|spec| spec.shift_remove("metrics"));
     let is_cpu = |metric: &Value| {
         metric["type"] == "Resource"
             && metric["resource"]["name"] == "cpu"
@@ -122,16 +124,9 @@ fn autoscaler_to_v1(mut value: Value) -> Value {
         }
     }
     if !others.is_empty() {
-        annotate(
-            &mut value,
-            "autoscaling.alpha.kubernetes.io/metrics",
-            &Value::Array(others),
-        );
+        annotate(&mut value, "autoscaling.alpha.kubernetes.io/metrics", &Value::Array(others));
     }
-    if let Some(behavior) = value["spec"]
-        .as_object_mut()
-        .and_then(|spec| spec.shift_remove("behavior"))
-    {
+    if let Some(behavior) = value["spec"].as_object_mut().and_then(|spec| spec.shift_remove("behavior")) {
         annotate(&mut value, "autoscaling.alpha.kubernetes.io/behavior", &internal_behavior(&behavior));
     }
     let status = value["status"].as_object_mut();
@@ -194,9 +189,8 @@ fn annotate(value: &mut Value, key: &str, content: &Value) {
 fn autoscaler_to_v2(mut value: Value) -> Value {
     value["apiVersion"] = json!("autoscaling/v2");
     let mut metrics = Vec::new();
-    if let Some(target) = value["spec"]
-        .as_object_mut()
-        .and_then(|spec| spec.shift_remove("targetCPUUtilizationPercentage"))
+    if let Some(target) =
+        value["spec"].as_object_mut().and_then(|spec| spec.shift_remove("targetCPUUtilizationPercentage"))
     {
         metrics.push(json!({"type": "Resource", "resource": {"name": "cpu",
             "target": {"type": "Utilization", "averageUtilization": target}}}));
@@ -205,13 +199,8 @@ fn autoscaler_to_v2(mut value: Value) -> Value {
         ("autoscaling.alpha.kubernetes.io/metrics", "metrics"),
         ("autoscaling.alpha.kubernetes.io/behavior", "behavior"),
     ] {
-        let text = value["metadata"]["annotations"]
-            .as_object_mut()
-            .and_then(|all| all.shift_remove(annotation));
-        let parsed = text
-            .as_ref()
-            .and_then(Value::as_str)
-            .and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let text = value["metadata"]["annotations"].as_object_mut().and_then(|all| all.shift_remove(annotation));
+        let parsed = text.as_ref().and_then(Value::as_str).and_then(|text| serde_json::from_str::<Value>(text).ok());
         match (field, parsed) {
             ("metrics", Some(Value::Array(more))) => metrics.splice(0..0, more).for_each(drop),
             ("behavior", Some(behavior)) => value["spec"]["behavior"] = external_behavior(behavior),

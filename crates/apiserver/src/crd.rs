@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use karpenter_kinds::fielderror::FieldError;
 use karpenter_kinds::names;
+use karpenter_kinds::strategy::Part;
 use karpenter_kinds::validate::{self, NameRule};
 use karpenter_structural::schema::{self, Schema, check::CheckOptions};
 use serde_json::{Value, json};
 
 use crate::custom;
 use crate::history::Verb;
+use crate::managed::{self, Author};
 use crate::state::State;
 use crate::store::Object;
 
@@ -43,7 +45,12 @@ pub(crate) fn validate_update(crd: &Value, old: &Value) -> Vec<FieldError> {
     let group = crd["spec"]["group"].as_str().unwrap_or_default().to_owned();
     errors.extend(validate_spec(&crd["spec"], Some(&old["spec"]), &group));
     let established = condition(old, "Established") == Some("True");
-    for (field, pointer) in [("spec.group", "/spec/group"), ("spec.scope", "/spec/scope"), ("spec.names.kind", "/spec/names/kind"), ("spec.names.plural", "/spec/names/plural")] {
+    for (field, pointer) in [
+        ("spec.group", "/spec/group"),
+        ("spec.scope", "/spec/scope"),
+        ("spec.names.kind", "/spec/names/kind"),
+        ("spec.names.plural", "/spec/names/plural"),
+    ] {
         let always = field == "spec.group" || field == "spec.names.plural";
         if (established || always) && crd.pointer(pointer) != old.pointer(pointer) {
             let value = crd.pointer(pointer).cloned().unwrap_or(Value::Null);
@@ -54,7 +61,10 @@ pub(crate) fn validate_update(crd: &Value, old: &Value) -> Vec<FieldError> {
         let known = crd["spec"]["versions"].as_array().into_iter().flatten().any(|version| version["name"] == *stored);
         if !known {
             let detail = "missing from spec.versions; ".to_owned()
-                + &format!("{} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {0} and removes {0} from status.storedVersions", stored.as_str().unwrap_or_default());
+                + &format!(
+                    "{} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {0} and removes {0} from status.storedVersions",
+                    stored.as_str().unwrap_or_default()
+                );
             errors.push(FieldError::invalid(format!("status.storedVersions[{index}]"), stored, detail));
         }
     }
@@ -122,12 +132,11 @@ fn validate_schema(version: &Value, old: Option<&Value>, place: &str) -> Vec<Fie
     if raw.is_null() {
         return Vec::new();
     }
-    let options = CheckOptions {
-        status_subresource: version["subresources"].get("status").is_some(),
-        unchanged: old.is_some_and(|old| old["schema"] == version["schema"]),
-    };
+    let options = CheckOptions { status_subresource: version["subresources"].get("status").is_some() };
+    let unchanged = old.is_some_and(|old| old["schema"] == version["schema"]);
+    let check = if unchanged { schema::check::check_unchanged } else { schema::check::check };
     match Schema::parse(raw) {
-        Ok(schema) => schema::check(&schema, place, options).iter().map(custom::own_error).collect(),
+        Ok(schema) => check(&schema, place, options).iter().map(custom::own_error).collect(),
         Err(error) => vec![FieldError::invalid(format!("{place}.openAPIV3Schema"), "", error)],
     }
 }
@@ -138,11 +147,14 @@ pub(crate) fn after_store(state: &mut State, object: &Arc<Object>) {
     let mut crd = object.value();
     let status = status_of(state, &crd);
     if crd["status"] != status {
+        let live = crd.clone();
         crd["status"] = status;
-        let Some(table) = state
-            .registry
-            .table("apiextensions.k8s.io", "customresourcedefinitions")
-        else {
+        if let Some(served) = state.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions").cloned() {
+            let now = state.now_text();
+            let author = Author { manager: "kube-apiserver", part: Part::Status, subresource: "status", now: &now };
+            crd = crate::write::reorder(&served, managed::update(&served, Some(&live), crd, &author));
+        }
+        let Some(table) = state.registry.table("apiextensions.k8s.io", "customresourcedefinitions") else {
             return;
         };
         let now = state.now;
@@ -170,12 +182,7 @@ pub(crate) fn after_remove(state: &mut State, object: &Arc<Object>) {
     let group = crd["spec"]["group"].as_str().unwrap_or_default();
     let plural = crd["spec"]["names"]["plural"].as_str().unwrap_or_default();
     if let Some(table) = state.registry.table(group, plural) {
-        let keys: Vec<Arc<str>> = state
-            .store
-            .table(table)
-            .range("", None)
-            .map(|object| object.key.clone())
-            .collect();
+        let keys: Vec<Arc<str>> = state.store.table(table).range("", None).map(|object| object.key.clone()).collect();
         let now = state.now;
         for key in keys {
             if let Some(removed) = state.store.remove(table, &key, now) {
@@ -196,21 +203,12 @@ fn status_of(state: &State, crd: &Value) -> Value {
     let group = spec["group"].as_str().unwrap_or_default();
     let own = crd["metadata"]["name"].as_str().unwrap_or_default();
     let conflict = name_conflict(state, group, own, &spec["names"]);
-    let accepted = if conflict.is_none() {
-        accepted_names(spec)
-    } else {
-        crd["status"]["acceptedNames"].clone()
-    };
+    let accepted = if conflict.is_none() { accepted_names(spec) } else { crd["status"]["acceptedNames"].clone() };
     let now = state.now_text();
     let since = |name: &str, status: &str| {
-        let old = crd["status"]["conditions"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|condition| condition["type"] == name);
-        let kept = old
-            .filter(|condition| condition["status"] == status)
-            .map(|c| c["lastTransitionTime"].clone());
+        let old =
+            crd["status"]["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == name);
+        let kept = old.filter(|condition| condition["status"] == status).map(|c| c["lastTransitionTime"].clone());
         kept.unwrap_or_else(|| Value::from(now.clone()))
     };
     let names = match &conflict {
@@ -261,21 +259,13 @@ fn name_conflict(state: &State, group: &str, own: &str, names: &Value) -> Option
             .into_iter()
             .chain(other.short_names.iter().map(String::as_str))
             .collect();
-        let checks = [
-            ("PluralConflict", text("plural")),
-            ("SingularConflict", text("singular")),
-        ];
+        let checks = [("PluralConflict", text("plural")), ("SingularConflict", text("singular"))];
         for (reason, name) in checks {
             if !name.is_empty() && resources.contains(&name) {
                 return Some((reason, format!("{name:?} is already in use")));
             }
         }
-        for short in names["shortNames"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-        {
+        for short in names["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             if resources.contains(&short) {
                 return Some(("ShortNamesConflict", format!("{short:?} is already in use")));
             }

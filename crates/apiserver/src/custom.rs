@@ -134,11 +134,7 @@ impl CustomVersion {
     pub(crate) fn validate_update(&self, served: &Served, part: Part, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = validate::metadata_update(object, old);
         if part == Part::Main {
-            errors.extend(validate::metadata(
-                served.namespaced,
-                validate::NameRule::Subdomain,
-                object,
-            ));
+            errors.extend(validate::metadata(served.namespaced, validate::NameRule::Subdomain, object));
         }
         errors.extend(self.validate_value(object, Some(old), ""));
         errors
@@ -149,19 +145,79 @@ impl CustomVersion {
         let mut errors: Vec<SchemaError> = schema::validate(object, old, schema, path);
         errors.extend(schema::validate_embedded(object, schema, &|metadata, path| {
             let errors = validate::metadata(true, validate::NameRule::Subdomain, &json!({"metadata": metadata}));
-            errors
-                .iter()
-                .map(|error| SchemaError::invalid(path, "", error.body()))
-                .collect()
+            errors.iter().map(|error| SchemaError::invalid(path, "", error.body())).collect()
         }));
         errors.extend(schema::validate_lists(object, schema));
-        // Rules assume values of the right shape.
-        if errors.is_empty()
-            && let Some(rules) = &self.rules
-        {
-            errors.extend(rules.validate(object, old, path).errors);
+        let mut own: Vec<FieldError> = errors.iter().map(own_error).collect();
+        own.extend(self.validate_scale(object));
+        let Some(rules) = &self.rules else { return own };
+        // Rules assume values of the right shape; what is merely out of bounds does not stop them.
+        let blocking = |error: &FieldError| {
+            use ErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+            matches!(error.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)
+        };
+        if own.iter().any(blocking) {
+            let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+            own.push(FieldError::invalid("<nil>", Value::Null, detail));
+        } else {
+            own.extend(rules.validate(object, old, path).errors.iter().map(own_error));
         }
-        errors.iter().map(own_error).collect()
+        own
+    }
+
+    /// Where the scale subresource reads its replicas, there must be a count.
+    fn validate_scale(&self, object: &Value) -> Option<FieldError> {
+        let path = &self.scale.as_ref()?.spec_replicas;
+        let mut at = object;
+        for key in path.split('.').filter(|key| !key.is_empty()) {
+            let Some(fields) = at.as_object() else {
+                let expected = "expected map[string]interface{}";
+                let detail =
+                    format!("{path} accessor error: {} is of the type {}, {expected}", go_text(at), go_type(at));
+                return Some(FieldError::invalid(path, 0i64, detail));
+            };
+            at = fields.get(key)?;
+        }
+        match at.as_i64() {
+            Some(replicas) if replicas < 0 => {
+                Some(FieldError::invalid(path, replicas, "should be a non-negative integer"))
+            }
+            Some(_) => None,
+            None => {
+                let detail =
+                    format!("{path} accessor error: {} is of the type {}, expected int64", go_text(at), go_type(at));
+                Some(FieldError::invalid(path, 0i64, detail))
+            }
+        }
+    }
+}
+
+/// A value as Go prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let texts: Vec<String> = items.iter().map(go_text).collect();
+            format!("[{}]", texts.join(" "))
+        }
+        Value::Object(fields) => {
+            let texts: Vec<String> = fields.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
+            format!("map[{}]", texts.join(" "))
+        }
+        Value::Null => "<nil>".into(),
+        other => other.to_string(),
+    }
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
     }
 }
 
@@ -197,10 +253,7 @@ pub(crate) fn versions(crd: &Value) -> Vec<(Arc<CustomVersion>, bool)> {
     let kind = spec["names"]["kind"].as_str().unwrap_or_default();
     let list = spec["versions"].as_array().cloned().unwrap_or_default();
     let storage = list.iter().find(|version| version["storage"] == true);
-    let storage_version = storage
-        .and_then(|version| version["name"].as_str())
-        .unwrap_or_default()
-        .to_owned();
+    let storage_version = storage.and_then(|version| version["name"].as_str()).unwrap_or_default().to_owned();
     let shapes: Vec<(String, Shapes)> = list
         .iter()
         .map(|version| {
@@ -215,11 +268,7 @@ pub(crate) fn versions(crd: &Value) -> Vec<(Arc<CustomVersion>, bool)> {
         .map(|version| {
             let name = version["name"].as_str().unwrap_or_default().to_owned();
             let raw_schema = version["schema"]["openAPIV3Schema"].clone();
-            let schema = if raw_schema.is_null() {
-                None
-            } else {
-                Schema::parse(&raw_schema).ok()
-            };
+            let schema = if raw_schema.is_null() { None } else { Schema::parse(&raw_schema).ok() };
             let subresources = &version["subresources"];
             let text = |pointer: &str| subresources.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
             let scale = text("/scale/specReplicasPath").map(|spec_replicas| ScalePaths {
@@ -260,14 +309,7 @@ fn columns(version: &Value) -> Vec<Column> {
         Some(list) => columns.extend(list.iter().map(|column| {
             let text = |key: &str| column[key].as_str().unwrap_or_default();
             let priority = column["priority"].as_i64().unwrap_or(0);
-            Column::custom(
-                text("name"),
-                text("type"),
-                text("format"),
-                text("description"),
-                priority,
-                text("jsonPath"),
-            )
+            Column::custom(text("name"), text("type"), text("format"), text("description"), priority, text("jsonPath"))
         })),
     }
     columns
@@ -293,16 +335,7 @@ pub(crate) fn selectable(crd: &Value) -> SelectableFields {
 
 /// What a CRD adds to the paths served.
 pub(crate) fn served(crd: &Value, table: crate::store::TableId) -> Vec<Arc<Served>> {
-    const VERBS: [&str; 8] = [
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "create",
-        "update",
-        "watch",
-    ];
+    const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
     let spec = &crd["spec"];
     let names = &crd["status"]["acceptedNames"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -316,12 +349,7 @@ pub(crate) fn served(crd: &Value, table: crate::store::TableId) -> Vec<Arc<Serve
             let mut subresources = Vec::new();
             if custom.has_status {
                 let (kind, verbs) = (kind.clone(), vec!["get", "patch", "update"]);
-                subresources.push(Subresource {
-                    name: "status",
-                    kind,
-                    kind_group_version: None,
-                    verbs,
-                });
+                subresources.push(Subresource { name: "status", kind, kind_group_version: None, verbs });
             }
             if custom.scale.is_some() {
                 subresources.push(Subresource {

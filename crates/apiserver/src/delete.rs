@@ -87,11 +87,7 @@ impl DeleteOptions {
         };
         let dry_run = value["dryRun"].as_array().cloned().unwrap_or_default();
         if dry_run.iter().any(|value| value != "All") {
-            errors.push(FieldError::not_supported(
-                "dryRun",
-                Value::Array(dry_run.clone()),
-                &["All"],
-            ));
+            errors.push(FieldError::not_supported("dryRun", Value::Array(dry_run.clone()), &["All"]));
         }
         if !errors.is_empty() {
             return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
@@ -125,9 +121,7 @@ pub(crate) fn delete(
     user: &User,
 ) -> Result<Deleted, ApiError> {
     let served = &place.served;
-    let table = served
-        .table
-        .ok_or_else(|| ApiError::method_not_allowed("delete", &served.group, &served.plural))?;
+    let table = served.table.ok_or_else(|| ApiError::method_not_allowed("delete", &served.group, &served.plural))?;
     let key = served.key(&place.namespace, &place.name);
     let not_found = || ApiError::not_found(&served.group, &served.plural, &place.name);
     let object = state.store.get(table, &key).cloned().ok_or_else(not_found)?;
@@ -185,9 +179,7 @@ pub(crate) fn delete(
         return Ok(Deleted::Marked(object));
     }
     let now = state.now;
-    let marked = state
-        .store
-        .put(table, &key, crate::write::reorder(served, next), Verb::System, now);
+    let marked = state.store.put(table, &key, crate::write::reorder(served, next), Verb::System, now);
     admission::after_store(state, served, &marked);
     gc::after_write(state, table, &marked);
     // The collector may have finished it at once.
@@ -197,7 +189,7 @@ pub(crate) fn delete(
     }
 }
 
-fn check_preconditions(place: &Place, options: &DeleteOptions, object: &Object) -> Result<(), ApiError> {
+pub(crate) fn check_preconditions(place: &Place, options: &DeleteOptions, object: &Object) -> Result<(), ApiError> {
     let (group, kind) = (&place.served.group, &place.served.kind);
     if let Some(uid) = options.uid.as_deref().filter(|uid| **uid != *object.uid) {
         let why = format!(
@@ -221,10 +213,7 @@ fn grace_of(served: &Served, value: &Value, options: &DeleteOptions) -> i64 {
     if !served.is("", "Pod") {
         return 0;
     }
-    let wanted = options
-        .grace
-        .or_else(|| value["spec"]["terminationGracePeriodSeconds"].as_i64())
-        .unwrap_or(30);
+    let wanted = options.grace.or_else(|| value["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(30);
     let nowhere = value["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
     let ended = matches!(value["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
     if nowhere || ended {
@@ -250,11 +239,7 @@ fn finalizers_for(served: &Served, value: &Value, options: &DeleteOptions) -> Ve
         (None, None) if had(FOREGROUND) => (false, true),
         (None, None) => (orphans_by_default, false),
     };
-    let mut next: Vec<String> = current
-        .iter()
-        .filter(|name| *name != ORPHAN && *name != FOREGROUND)
-        .cloned()
-        .collect();
+    let mut next: Vec<String> = current.iter().filter(|name| *name != ORPHAN && *name != FOREGROUND).cloned().collect();
     if orphan {
         next.push(ORPHAN.to_owned());
     }
@@ -279,10 +264,7 @@ fn mark(state: &State, value: &mut Value, grace: i64) {
     let at = state.now + jiff::SignedDuration::from_secs(grace);
     value["metadata"]["deletionTimestamp"] = Value::from(times::seconds(at));
     value["metadata"]["deletionGracePeriodSeconds"] = Value::from(grace);
-    if let Some(generation) = value["metadata"]["generation"]
-        .as_i64()
-        .filter(|generation| *generation > 0)
-    {
+    if let Some(generation) = value["metadata"]["generation"].as_i64().filter(|generation| *generation > 0) {
         value["metadata"]["generation"] = Value::from(generation + 1);
     }
 }
@@ -293,9 +275,7 @@ fn shorten(state: &State, value: &mut Value, grace: i64, options: &DeleteOptions
     if options.grace.is_none() || grace >= current {
         return;
     }
-    let marked = value["metadata"]["deletionTimestamp"]
-        .as_str()
-        .and_then(|text| times::parse(text).ok());
+    let marked = value["metadata"]["deletionTimestamp"].as_str().and_then(|text| times::parse(text).ok());
     let started = marked.unwrap_or(state.now) - jiff::SignedDuration::from_secs(current);
     let at = started + jiff::SignedDuration::from_secs(grace);
     value["metadata"]["deletionTimestamp"] = Value::from(times::seconds(at));
@@ -325,13 +305,11 @@ pub(crate) fn returns_object(served: &Served) -> bool {
                 | "ResourceQuota"
                 | "Service"
                 | "ServiceAccount"
-        ) | (
-            "resource.k8s.io",
-            "DeviceClass" | "ResourceClaim" | "ResourceClaimTemplate" | "ResourceSlice"
-        ) | (
-            "storage.k8s.io",
-            "CSIDriver" | "CSINode" | "StorageClass" | "VolumeAttachment" | "VolumeAttributesClass"
-        )
+        ) | ("resource.k8s.io", "DeviceClass" | "ResourceClaim" | "ResourceClaimTemplate" | "ResourceSlice")
+            | (
+                "storage.k8s.io",
+                "CSIDriver" | "CSINode" | "StorageClass" | "VolumeAttachment" | "VolumeAttributesClass"
+            )
     )
 }
 

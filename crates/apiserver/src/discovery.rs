@@ -28,8 +28,11 @@ pub(crate) fn answer(inner: &Inner, request: &Request) -> Result<Response<Body>,
         ["version"] => Ok(json_response(200, &version())),
         ["api"] if aggregated => Ok(aggregated_response(&aggregated_list(registry, true))),
         ["apis"] if aggregated => Ok(aggregated_response(&aggregated_list(registry, false))),
-        ["api"] => Ok(json_response(200, &json!({"kind": "APIVersions", "versions": ["v1"],
-            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:443"}]}))),
+        ["api"] => Ok(json_response(
+            200,
+            &json!({"kind": "APIVersions", "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:443"}]}),
+        )),
         ["apis"] => {
             let groups: Vec<Value> = groups(registry).iter().map(|group| api_group(group, false)).collect();
             Ok(json_response(200, &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})))
@@ -241,10 +244,23 @@ fn aggregated_version(version: &str, resources: &[Arc<Served>]) -> Value {
 }
 
 fn paths(registry: &Registry) -> Vec<String> {
-    let mut paths: Vec<String> = ["/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/readyz", "/version"]
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let mut paths: Vec<String> = [
+        "/.well-known/openid-configuration",
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/apis/",
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/readyz",
+        "/version",
+    ]
+    .iter()
+    .map(ToString::to_string)
+    .collect();
     for group in groups(registry) {
         paths.push(format!("/apis/{}", group.name));
         for (version, _) in group.versions {

@@ -43,10 +43,7 @@ fn authorize_path(inner: &Inner, request: &Request) -> Result<(), ApiError> {
     let mut error = ApiError::new(
         403,
         "Forbidden",
-        format!(
-            "forbidden: User {:?} cannot {verb} path {:?}",
-            request.user.name, request.path
-        ),
+        format!("forbidden: User {:?} cannot {verb} path {:?}", request.user.name, request.path),
     );
     error.details = Some(json!({}));
     Err(error)
@@ -113,25 +110,14 @@ fn resource(inner: &Arc<Inner>, request: &Request, path: &ResourcePath) -> Resul
         return subresource_request(inner, request, path, &served, subresource);
     }
     if !served.verbs.contains(&verb) {
-        return Err(if verb.is_empty() {
-            method_not_allowed()
-        } else {
-            method_not_allowed()
-        });
+        return Err(if verb.is_empty() { method_not_allowed() } else { method_not_allowed() });
     }
     let namespace = path.namespace.clone().unwrap_or_default();
     match verb {
         "watch" => {
             drop(state);
             let (view, _) = render::negotiate(request)?;
-            let body = read::watch(
-                inner,
-                &served,
-                path.namespace.as_deref(),
-                path.name.as_deref(),
-                request,
-                view,
-            )?;
+            let body = read::watch(inner, &served, path.namespace.as_deref(), path.name.as_deref(), request, view)?;
             Ok(response(200, "application/json", body))
         }
         "get" if served.table.is_some() => {
@@ -156,29 +142,17 @@ fn resource(inner: &Arc<Inner>, request: &Request, path: &ResourcePath) -> Resul
         "create" => create(inner, state, request, &served, &namespace),
         "update" => {
             let name = path.name.clone().unwrap_or_default();
-            let place = Place {
-                served,
-                namespace,
-                name,
-            };
+            let place = Place { served, namespace, name };
             update(&mut state, request, &place, Part::Main)
         }
         "patch" => {
             let name = path.name.clone().unwrap_or_default();
-            let place = Place {
-                served,
-                namespace,
-                name,
-            };
+            let place = Place { served, namespace, name };
             patch_object(&mut state, request, &place, Part::Main)
         }
         "delete" => {
             let name = path.name.clone().unwrap_or_default();
-            let place = Place {
-                served,
-                namespace,
-                name,
-            };
+            let place = Place { served, namespace, name };
             let options = DeleteOptions::parse(request)?;
             let deleted = delete::delete(&mut state, &place, &options, &request.user)?;
             Ok(deleted_response(&place.served, &deleted, &options))
@@ -196,11 +170,8 @@ impl ApiError {
 }
 
 fn method_not_allowed() -> ApiError {
-    let mut error = ApiError::new(
-        405,
-        "MethodNotAllowed",
-        "the server does not allow this method on the requested resource",
-    );
+    let mut error =
+        ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
     error.details = Some(json!({}));
     error
 }
@@ -210,16 +181,10 @@ fn authorize(inner: &Inner, request: &Request, path: &ResourcePath, verb: &str) 
         return Ok(());
     }
     let namespace = path.namespace.as_deref().unwrap_or_default();
-    let (name, sub) = (
-        path.name.as_deref().unwrap_or_default(),
-        path.subresource.as_deref().unwrap_or_default(),
-    );
+    let (name, sub) = (path.name.as_deref().unwrap_or_default(), path.subresource.as_deref().unwrap_or_default());
     // Reading one namespace is an action inside it.
-    let namespace = if path.resource == "namespaces" && path.group.is_empty() && !name.is_empty() {
-        name
-    } else {
-        namespace
-    };
+    let namespace =
+        if path.resource == "namespaces" && path.group.is_empty() && !name.is_empty() { name } else { namespace };
     let action = Action::resource(verb, &path.group, &path.resource, sub, name, namespace);
     let state = inner.state();
     if rbac::allowed(&state, &request.user, &action) {
@@ -290,11 +255,7 @@ fn create(
     let (body, strict) = input::parse_object(served, request)?;
     deprecation(served, &mut options);
     let object = write::decode_object(served, body, &mut options, strict)?;
-    let place = Place {
-        served: served.clone(),
-        namespace: namespace.to_owned(),
-        name: String::new(),
-    };
+    let place = Place { served: served.clone(), namespace: namespace.to_owned(), name: String::new() };
     let written = write::create(&mut state, &place, object, &mut options, Verb::Create)?;
     written_response(served, &written, 201, request, &options, &state)
 }
@@ -312,10 +273,7 @@ fn update(state: &mut State, request: &Request, place: &Place, part: Part) -> Re
     deprecation(served, &mut options);
     let object = write::decode_object(served, body, &mut options, strict)?;
     let table = served.table.ok_or_else(method_not_allowed)?;
-    let current = state
-        .store
-        .get(table, &served.key(&place.namespace, &place.name))
-        .cloned();
+    let current = state.store.get(table, &served.key(&place.namespace, &place.name)).cloned();
     let Some(current) = current else {
         if part == Part::Main && strategy::creates_on_update(&served.kind) && served.custom().is_none() {
             let written = write::create(state, place, object, &mut options, Verb::Create)?;
@@ -323,7 +281,16 @@ fn update(state: &mut State, request: &Request, place: &Place, part: Part) -> Re
         }
         return Err(ApiError::not_found(&served.group, &served.plural, &place.name));
     };
-    let written = write::replace(state, place, part, write::subresource_name(part), &current, object, &mut options, Verb::Update)?;
+    let written = write::replace(
+        state,
+        place,
+        part,
+        write::subresource_name(part),
+        &current,
+        object,
+        &mut options,
+        Verb::Update,
+    )?;
     written_response(served, &written, 200, request, &options, state)
 }
 
@@ -346,7 +313,8 @@ fn patch_object(state: &mut State, request: &Request, place: &Place, part: Part)
     let before = convert::from_stored(served, current.value());
     let patched = patch::apply(served, kind, &before, &body)?;
     let object = write::decode_patched(served, &body, patched, &mut options, duplicates)?;
-    let written = write::replace(state, place, part, write::subresource_name(part), &current, object, &mut options, Verb::Patch)?;
+    let written =
+        write::replace(state, place, part, write::subresource_name(part), &current, object, &mut options, Verb::Patch)?;
     written_response(served, &written, 200, request, &options, state)
 }
 
@@ -360,11 +328,7 @@ fn deleted_response(served: &Served, deleted: &Deleted, options: &DeleteOptions)
             bytes_response(200, "application/json", render::whole(served, object))
         }
         Deleted::Marked(object) => {
-            let code = if options.orphan_dependents == Some(false) {
-                202
-            } else {
-                200
-            };
+            let code = if options.orphan_dependents == Some(false) { 202 } else { 200 };
             bytes_response(code, "application/json", render::whole(served, object))
         }
     }
@@ -381,11 +345,7 @@ fn delete_collection(
     let mut items = Vec::new();
     for object in &listing.objects {
         let (namespace, name) = (object.namespace().to_owned(), object.name().to_owned());
-        let place = Place {
-            served: served.clone(),
-            namespace,
-            name,
-        };
+        let place = Place { served: served.clone(), namespace, name };
         match delete::delete(state, &place, &options, &request.user) {
             Ok(_) => items.push(object.clone()),
             // Somebody, or the collector, was faster.
@@ -393,15 +353,8 @@ fn delete_collection(
             Err(error) => return Err(error),
         }
     }
-    let listing = read::Listing {
-        objects: items,
-        ..listing
-    };
-    Ok(response(
-        200,
-        "application/json",
-        read::render_list(served, listing, View::Whole, state.now),
-    ))
+    let listing = read::Listing { objects: items, ..listing };
+    Ok(response(200, "application/json", read::render_list(served, listing, View::Whole, state.now)))
 }
 
 fn subresource_request(
@@ -412,11 +365,7 @@ fn subresource_request(
     subresource: &str,
 ) -> Result<Response<Body>, ApiError> {
     let name = path.name.clone().unwrap_or_default();
-    let place = Place {
-        served: served.clone(),
-        namespace: path.namespace.clone().unwrap_or_default(),
-        name,
-    };
+    let place = Place { served: served.clone(), namespace: path.namespace.clone().unwrap_or_default(), name };
     let mut state = inner.state();
     let part = match subresource {
         "status" => Part::Status,
@@ -474,19 +423,13 @@ fn dry_eviction(mut eviction: Value, dry_run: bool) -> Value {
 /// A body that must be of this kind, or name none.
 pub(crate) fn parse_as(request: &Request, api_version: &str, kind: &str) -> Result<Value, ApiError> {
     let (body, _) = input::parse(request)?;
-    let given = (
-        body["apiVersion"].as_str().unwrap_or_default(),
-        body["kind"].as_str().unwrap_or_default(),
-    );
+    let given = (body["apiVersion"].as_str().unwrap_or_default(), body["kind"].as_str().unwrap_or_default());
     let id = karpenter_kinds::types::Types::get().kind(api_version, kind);
     if (!given.0.is_empty() && given.0 != api_version && given.0 != "policy/v1beta1")
         || (!given.1.is_empty() && given.1 != kind)
     {
         let version = api_version.rsplit('/').next().unwrap_or(api_version);
-        return Err(ApiError::bad_request(format!(
-            "{} in version {version:?} cannot be handled as a {kind}",
-            given.1
-        )));
+        return Err(ApiError::bad_request(format!("{} in version {version:?} cannot be handled as a {kind}", given.1)));
     }
     match id {
         Some(id) => {
@@ -525,7 +468,7 @@ fn scale_request(state: &mut State, request: &Request, place: &Place) -> Result<
         patch::apply(served, kind, &before, &body)?
     };
     let object = scale::write(served, &current, &wanted)?;
-    let written = write::replace(state, place, Part::Main, "scale", &current, object, &mut options, Verb::Update)?;
+    let written = write::replace(state, place, Part::Main, "scale", &current, object, &mut options, Verb::Patch)?;
     let scale = match &written {
         Written::Object(object) => scale::read(served, object)?,
         Written::Dry(_) => wanted,

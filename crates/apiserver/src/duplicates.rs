@@ -9,11 +9,7 @@ pub(crate) fn find(body: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     // The document parsed before; what fails here has nothing to report.
-    let _ = Walk {
-        path: String::new(),
-        found: &mut found,
-    }
-    .deserialize(&mut deserializer);
+    let _ = Walk { path: String::new(), found: &mut found }.deserialize(&mut deserializer);
     found
 }
 
@@ -63,13 +59,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let mut index = 0;
-        while seq
-            .next_element_seed(Walk {
-                path: format!("{}[{index}]", self.path),
-                found: self.found,
-            })?
-            .is_some()
-        {
+        while seq.next_element_seed(Walk { path: format!("{}[{index}]", self.path), found: self.found })?.is_some() {
             index += 1;
         }
         Ok(())
@@ -78,11 +68,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen: Vec<String> = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
-            let path = if self.path.is_empty() {
-                key.clone()
-            } else {
-                format!("{}.{key}", self.path)
-            };
+            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
             if seen.contains(&key) {
                 let message = format!("duplicate field {path:?}");
                 if !self.found.contains(&message) {
@@ -91,10 +77,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             } else {
                 seen.push(key);
             }
-            map.next_value_seed(Walk {
-                path,
-                found: self.found,
-            })?;
+            map.next_value_seed(Walk { path, found: self.found })?;
         }
         Ok(())
     }

@@ -22,11 +22,7 @@ impl std::error::Error for ApiError {}
 
 /// A resource by group and plural name, as messages spell it: `deployments.apps`.
 pub(crate) fn qualified(group: &str, resource: &str) -> String {
-    if group.is_empty() {
-        resource.to_owned()
-    } else {
-        format!("{resource}.{group}")
-    }
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 
 fn details(name: &str, group: &str, kind: &str) -> Map<String, Value> {
@@ -41,12 +37,7 @@ fn details(name: &str, group: &str, kind: &str) -> Map<String, Value> {
 
 impl ApiError {
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            reason,
-            message: message.into(),
-            details: None,
-        }
+        Self { code, reason, message: message.into(), details: None }
     }
 
     fn detailed(mut self, details: Map<String, Value>) -> Self {
@@ -55,28 +46,17 @@ impl ApiError {
     }
 
     pub(crate) fn not_found(group: &str, resource: &str, name: &str) -> Self {
-        Self::new(
-            404,
-            "NotFound",
-            format!("{} {name:?} not found", qualified(group, resource)),
-        )
-        .detailed(details(name, group, resource))
+        Self::new(404, "NotFound", format!("{} {name:?} not found", qualified(group, resource)))
+            .detailed(details(name, group, resource))
     }
 
     pub(crate) fn already_exists(group: &str, resource: &str, name: &str) -> Self {
-        Self::new(
-            409,
-            "AlreadyExists",
-            format!("{} {name:?} already exists", qualified(group, resource)),
-        )
-        .detailed(details(name, group, resource))
+        Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", qualified(group, resource)))
+            .detailed(details(name, group, resource))
     }
 
     pub(crate) fn conflict(group: &str, resource: &str, name: &str, why: &str) -> Self {
-        let message = format!(
-            "Operation cannot be fulfilled on {} {name:?}: {why}",
-            qualified(group, resource)
-        );
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(group, resource));
         Self::new(409, "Conflict", message).detailed(details(name, group, resource))
     }
 
@@ -148,20 +128,14 @@ impl ApiError {
     ) -> Self {
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let text = karpenter_kinds::fielderror::aggregate(&texts);
-        let qualified = if group.is_empty() {
-            kind.to_owned()
-        } else {
-            format!("{kind}.{group}")
-        };
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let message = if text.is_empty() {
             format!("{qualified} {name:?} is invalid")
         } else {
             format!("{qualified} {name:?} is invalid: {text}")
         };
-        let causes: Vec<Value> = errors
-            .iter()
-            .map(|e| json!({"reason": e.kind.reason(), "message": e.body(), "field": e.field}))
-            .collect();
+        let causes: Vec<Value> =
+            errors.iter().map(|e| json!({"reason": e.kind.reason(), "message": e.body(), "field": e.field})).collect();
         let mut details = details(name, group, kind);
         if !causes.is_empty() {
             details.insert("causes".into(), Value::Array(causes));
@@ -190,19 +164,15 @@ impl ApiError {
 
     /// The `Retry-After` header, where there is one.
     pub(crate) fn retry_after(&self) -> Option<i64> {
-        let seconds = self
-            .details
-            .as_ref()
-            .and_then(|details| details.get("retryAfterSeconds"))
-            .and_then(Value::as_i64);
-        seconds
-            .or((self.code == 429).then_some(1))
-            .filter(|seconds| *seconds > 0)
+        let seconds =
+            self.details.as_ref().and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_i64);
+        seconds.or((self.code == 429).then_some(1)).filter(|seconds| *seconds > 0)
     }
 
     /// The Status object.
     pub fn status(&self) -> Value {
-        let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message});
+        let mut status =
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message});
         if !self.reason.is_empty() {
             status["reason"] = Value::from(self.reason);
         }

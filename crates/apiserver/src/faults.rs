@@ -52,10 +52,7 @@ pub(crate) struct Faults {
 impl Faults {
     /// Its dice are its own, so that a fault more or less does not change anybody's uid.
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            faults: Vec::new(),
-            dice: Ids::new(seed.rotate_left(32) ^ 0xfa17),
-        }
+        Self { faults: Vec::new(), dice: Ids::new(seed.rotate_left(32) ^ 0xfa17) }
     }
 
     pub(crate) fn add(&mut self, fault: Fault) {
@@ -91,16 +88,12 @@ impl Faults {
                     Some(*retry_after_seconds),
                 ),
                 Effect::InternalError => ApiError::internal("injected fault"),
-                Effect::Unavailable => ApiError::new(
-                    503,
-                    "ServiceUnavailable",
-                    "the server is currently unable to handle the request",
-                ),
-                Effect::Timeout => ApiError::new(
-                    504,
-                    "Timeout",
-                    "the server was unable to return a response in the time allotted",
-                ),
+                Effect::Unavailable => {
+                    ApiError::new(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+                }
+                Effect::Timeout => {
+                    ApiError::new(504, "Timeout", "the server was unable to return a response in the time allotted")
+                }
             };
             verdict.error = Some(error);
             break;

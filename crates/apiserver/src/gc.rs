@@ -72,13 +72,7 @@ fn inspect(state: &mut State, table: TableId, key: &str, queue: &mut VecDeque<Wo
     };
     let value = object.value();
     let deleting = value["metadata"].get("deletionTimestamp").is_some();
-    let has = |name: &str| {
-        value["metadata"]["finalizers"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .any(|f| f == name)
-    };
+    let has = |name: &str| value["metadata"]["finalizers"].as_array().into_iter().flatten().any(|f| f == name);
     if deleting && has("orphan") {
         for (dependent_table, dependent_key) in state.store.dependents(&object.uid) {
             drop_references(state, dependent_table, &dependent_key, &[object.uid.clone()]);
@@ -144,10 +138,7 @@ fn collect(state: &mut State, table: TableId, key: &str, queue: &mut VecDeque<Wo
 fn is_known(state: &State, owner: &Value) -> bool {
     let api_version = owner["apiVersion"].as_str().unwrap_or_default();
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    state
-        .registry
-        .find_kind(group, owner["kind"].as_str().unwrap_or_default())
-        .is_some()
+    state.registry.find_kind(group, owner["kind"].as_str().unwrap_or_default()).is_some()
 }
 
 /// A namespaced owner counts in its own namespace only.
@@ -228,19 +219,9 @@ fn delete_object(state: &mut State, table: TableId, key: &str, policy: Option<Po
         return;
     };
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
-    let place = Place {
-        served,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    };
-    let options = DeleteOptions {
-        policy: Some(policy.unwrap_or(Policy::Background)),
-        ..DeleteOptions::default()
-    };
-    let collector = User::new(
-        "system:serviceaccount:kube-system:generic-garbage-collector",
-        &["system:masters"],
-    );
+    let place = Place { served, namespace: namespace.to_owned(), name: name.to_owned() };
+    let options = DeleteOptions { policy: Some(policy.unwrap_or(Policy::Background)), ..DeleteOptions::default() };
+    let collector = User::new("system:serviceaccount:kube-system:generic-garbage-collector", &["system:masters"]);
     // It was found a moment ago under the same lock; nothing but admission could refuse, and then it stays.
     let _ = delete::delete(state, &place, &options, &collector);
 }

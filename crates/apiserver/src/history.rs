@@ -42,15 +42,7 @@ pub struct Write {
 
 impl std::fmt::Display for Write {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} {} {} {} {:016x}",
-            self.time,
-            self.verb.name(),
-            self.key,
-            self.version,
-            self.hash
-        )
+        write!(f, "{} {} {} {} {:016x}", self.time, self.verb.name(), self.key, self.version, self.hash)
     }
 }
 
@@ -70,37 +62,18 @@ pub(crate) struct WriteLog {
 
 impl WriteLog {
     pub(crate) fn new(keep: bool) -> Self {
-        Self {
-            keep,
-            writes: Vec::new(),
-            digest: Digest::default(),
-        }
+        Self { keep, writes: Vec::new(), digest: Digest::default() }
     }
 
     pub(crate) fn record(&mut self, time: Timestamp, verb: Verb, table: &str, object: &Object) {
         let hash = hash(&object.json, 0);
-        let mut all = hash_words(&[
-            self.digest.hash,
-            time.as_nanosecond() as u64,
-            verb as u64,
-            object.version,
-            hash,
-        ]);
+        let mut all = hash_words(&[self.digest.hash, time.as_nanosecond() as u64, verb as u64, object.version, hash]);
         all = self::hash(table.as_bytes(), all);
         all = self::hash(object.key.as_bytes(), all);
-        self.digest = Digest {
-            writes: self.digest.writes + 1,
-            hash: all,
-        };
+        self.digest = Digest { writes: self.digest.writes + 1, hash: all };
         if self.keep {
             let key = format!("{table}/{}", object.key);
-            self.writes.push(Write {
-                time,
-                verb,
-                key,
-                version: object.version,
-                hash,
-            });
+            self.writes.push(Write { time, verb, key, version: object.version, hash });
         }
     }
 

@@ -9,9 +9,7 @@ pub(crate) struct Ids {
 
 impl Ids {
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            state: seed ^ 0x9e37_79b9_7f4a_7c15,
-        }
+        Self { state: seed ^ 0x9e37_79b9_7f4a_7c15 }
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -42,9 +40,7 @@ impl Ids {
 
     pub(crate) fn word(&mut self, length: usize) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-        (0..length)
-            .map(|_| char::from(ALPHABET[(self.next() % ALPHABET.len() as u64) as usize]))
-            .collect()
+        (0..length).map(|_| char::from(ALPHABET[(self.next() % ALPHABET.len() as u64) as usize])).collect()
     }
 }
 

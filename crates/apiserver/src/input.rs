@@ -1,5 +1,6 @@
 //! Bodies: JSON or YAML in, a value out, and the check that it is of the kind the path says.
 
+use karpenter_kinds::fielderror::FieldError;
 use karpenter_kinds::types::Types;
 use serde_json::{Map, Value};
 
@@ -53,7 +54,8 @@ pub(crate) fn parse_object(served: &Served, request: &Request) -> Result<(Value,
         };
         ApiError::bad_request(message)
     };
-    let parsed = parse(request).map_err(|error| if error.code == 400 { unrecognized(&error.message) } else { error })?;
+    let parsed =
+        parse(request).map_err(|error| if error.code == 400 { unrecognized(&error.message) } else { error })?;
     if !parsed.0.is_object() {
         return Err(unrecognized(&format!(
             "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
@@ -83,16 +85,18 @@ pub(crate) fn check_type(served: &Served, value: &mut Value) -> Result<(), ApiEr
     Ok(())
 }
 
-fn check_custom_type(served: &Served, object: &Map<String, Value>, api_version: &str, kind: &str) -> Result<(), ApiError> {
+fn check_custom_type(
+    served: &Served,
+    object: &Map<String, Value>,
+    api_version: &str,
+    kind: &str,
+) -> Result<(), ApiError> {
     let missing = |what: &str| {
         let shown = Value::Object(object.clone());
         Err(ApiError::bad_request(format!("Object '{what}' is missing in '{shown}'")))
     };
     if kind.is_empty() {
         return missing("Kind");
-    }
-    if api_version.is_empty() {
-        return missing("apiVersion");
     }
     let expected = served.api_version();
     if api_version != expected {
@@ -101,10 +105,9 @@ fn check_custom_type(served: &Served, object: &Map<String, Value>, api_version: 
         )));
     }
     if kind != &*served.kind {
-        return Err(ApiError::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\"",
-            &*served.version, served.kind
-        )));
+        let name = object.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
+        let error = FieldError::invalid("kind", kind, format!("must be {}", served.kind));
+        return Err(ApiError::invalid(&served.group, kind, name, &[error]));
     }
     Ok(())
 }

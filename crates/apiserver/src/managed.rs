@@ -82,7 +82,12 @@ fn with_write<T>(served: &Served, author: &Author<'_>, use_it: impl FnOnce(Write
 /// The object with the fields it changes recorded as the author's.
 pub(crate) fn update(served: &Served, live: Option<&Value>, mut new: Value, author: &Author<'_>) -> Value {
     if let Origin::Custom(_) = served.origin {
-        return with_write(served, author, |write| apply::update(live, &new, write));
+        let mut tracked = with_write(served, author, |write| apply::update(live, &new, write));
+        if author.subresource == "scale" {
+            let managed = tracked["metadata"]["managedFields"].take();
+            tracked["metadata"]["managedFields"] = timeless_scale(managed);
+        }
+        return tracked;
     }
     // A null of a Go type is no value, and nobody's.
     let (plain_live, plain_new) = (live.map(without_nulls), without_nulls(&new));
@@ -110,7 +115,9 @@ fn timeless_scale(managed: Value) -> Value {
             entry.shift_remove("time");
         }
     }
-    entries.sort_by_key(|entry| (entry["operation"] == "Update", entry["operation"] == "Update" && entry.get("time").is_some()));
+    entries.sort_by_key(|entry| {
+        (entry["operation"] == "Update", entry["operation"] == "Update" && entry.get("time").is_some())
+    });
     Value::Array(entries)
 }
 

@@ -45,7 +45,11 @@ fn of(registry: &Registry, group: &str, version: &str) -> Vec<Arc<Served>> {
 fn index(registry: &Registry) -> Value {
     let mut paths = BTreeSet::new();
     for served in registry.all() {
-        paths.insert(if served.group.is_empty() { format!("api/{}", served.version) } else { format!("apis/{}/{}", served.group, served.version) });
+        paths.insert(if served.group.is_empty() {
+            format!("api/{}", served.version)
+        } else {
+            format!("apis/{}/{}", served.group, served.version)
+        });
     }
     let entries: Map<String, Value> = paths
         .into_iter()
@@ -118,8 +122,7 @@ impl Schemas {
                 }
                 schema["properties"]["apiVersion"] = json!({"type": "string"});
                 schema["properties"]["kind"] = json!({"type": "string"});
-                schema["properties"]["metadata"] =
-                    json!({"allOf": [{"$ref": format!("{}io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", self.prefix)}]});
+                schema["properties"]["metadata"] = json!({"allOf": [{"$ref": format!("{}io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", self.prefix)}]});
                 self.out.insert(name.clone(), schema);
                 name
             }
@@ -267,8 +270,10 @@ fn add_paths(served: &Served, paths: &mut BTreeMap<String, Value>) {
     let scope = if served.namespaced { "/namespaces/{namespace}" } else { "" };
     let gvk = json!({"group": &*served.group, "kind": &*served.kind, "version": &*served.version});
     let operation = |action: &str, query: &[&str]| {
-        let parameters: Vec<Value> =
-            query.iter().map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}})).collect();
+        let parameters: Vec<Value> = query
+            .iter()
+            .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}))
+            .collect();
         json!({"responses": {"200": {"description": "OK"}}, "parameters": parameters,
             "x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk})
     };
@@ -277,13 +282,15 @@ fn add_paths(served: &Served, paths: &mut BTreeMap<String, Value>) {
     let mut collection = Map::new();
     let mut one = Map::new();
     if has("list") {
-        collection.insert("get".into(), operation("list", &["labelSelector", "fieldSelector", "limit", "continue", "watch"]));
+        collection
+            .insert("get".into(), operation("list", &["labelSelector", "fieldSelector", "limit", "continue", "watch"]));
     }
     if has("create") {
         collection.insert("post".into(), operation("post", &write));
     }
     if has("deletecollection") {
-        collection.insert("delete".into(), operation("deletecollection", &["dryRun", "labelSelector", "fieldSelector"]));
+        collection
+            .insert("delete".into(), operation("deletecollection", &["dryRun", "labelSelector", "fieldSelector"]));
     }
     if has("get") {
         one.insert("get".into(), operation("get", &[]));

@@ -23,6 +23,11 @@ pub(crate) fn kind_of(served: &Served, request: &Request) -> Result<PatchKind, A
         "application/merge-patch+json" => PatchKind::Merge,
         "application/strategic-merge-patch+json" if served.custom().is_none() => PatchKind::Strategic,
         "application/apply-patch+yaml" => PatchKind::Apply,
+        other if served.custom().is_some() => {
+            let accepted =
+                ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+            return Err(ApiError::unsupported_media_type(other, &accepted));
+        }
         _ => {
             let mut error = ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
             error.details = Some(json!({}));
@@ -53,9 +58,7 @@ pub(crate) fn apply(served: &Served, kind: PatchKind, current: &Value, patch: &V
         PatchKind::Merge | PatchKind::Apply => patch::merge_patch(current, patch),
         PatchKind::Strategic => {
             let shapes = builtin::shapes();
-            let shape = shapes
-                .kind(&served.api_version(), &served.kind)
-                .unwrap_or_else(|| shapes.deduced());
+            let shape = shapes.kind(&served.api_version(), &served.kind).unwrap_or_else(|| shapes.deduced());
             patch::strategic_merge_patch(current, patch, shape)
         }
     };

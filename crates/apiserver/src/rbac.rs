@@ -26,30 +26,12 @@ impl<'a> Action<'a> {
         name: &'a str,
         namespace: &'a str,
     ) -> Self {
-        let resource = if subresource.is_empty() {
-            resource.to_owned()
-        } else {
-            format!("{resource}/{subresource}")
-        };
-        Self {
-            verb,
-            group,
-            resource,
-            namespace,
-            name,
-            path: "",
-        }
+        let resource = if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
+        Self { verb, group, resource, namespace, name, path: "" }
     }
 
     pub(crate) fn path(verb: &'a str, path: &'a str) -> Self {
-        Self {
-            verb,
-            group: "",
-            resource: String::new(),
-            namespace: "",
-            name: "",
-            path,
-        }
+        Self { verb, group: "", resource: String::new(), namespace: "", name: "", path }
     }
 }
 
@@ -70,43 +52,22 @@ pub(crate) fn visit_rules(state: &State, user: &User, namespace: &str, visit: &m
     let mut bindings = Vec::new();
     let group = "rbac.authorization.k8s.io";
     if let Some(table) = state.registry.table(group, "clusterrolebindings") {
-        bindings.extend(
-            state
-                .store
-                .table(table)
-                .range("", None)
-                .map(|binding| (binding.value(), "")),
-        );
+        bindings.extend(state.store.table(table).range("", None).map(|binding| (binding.value(), "")));
     }
     let prefix = format!("{namespace}/");
-    if let Some(table) = state
-        .registry
-        .table(group, "rolebindings")
-        .filter(|_| !namespace.is_empty())
-    {
-        bindings.extend(
-            state
-                .store
-                .table(table)
-                .range(&prefix, None)
-                .map(|binding| (binding.value(), namespace)),
-        );
+    if let Some(table) = state.registry.table(group, "rolebindings").filter(|_| !namespace.is_empty()) {
+        bindings.extend(state.store.table(table).range(&prefix, None).map(|binding| (binding.value(), namespace)));
     }
     for (binding, bound_in) in bindings {
         let subjects = binding["subjects"].as_array();
-        if !subjects
-            .into_iter()
-            .flatten()
-            .any(|subject| is_subject(subject, user, bound_in))
-        {
+        if !subjects.into_iter().flatten().any(|subject| is_subject(subject, user, bound_in)) {
             continue;
         }
         let name = binding["roleRef"]["name"].as_str().unwrap_or_default();
         let role = match binding["roleRef"]["kind"].as_str() {
-            Some("ClusterRole") => state
-                .registry
-                .table(group, "clusterroles")
-                .and_then(|table| state.store.get(table, name)),
+            Some("ClusterRole") => {
+                state.registry.table(group, "clusterroles").and_then(|table| state.store.get(table, name))
+            }
             _ => state
                 .registry
                 .table(group, "roles")
@@ -127,10 +88,7 @@ fn is_subject(subject: &Value, user: &User, bound_in: &str) -> bool {
         Some("User") => user.name == name,
         Some("Group") => user.groups.iter().any(|group| group == name),
         Some("ServiceAccount") => {
-            let namespace = subject["namespace"]
-                .as_str()
-                .filter(|namespace| !namespace.is_empty())
-                .unwrap_or(bound_in);
+            let namespace = subject["namespace"].as_str().filter(|namespace| !namespace.is_empty()).unwrap_or(bound_in);
             user.name == format!("system:serviceaccount:{namespace}:{name}")
         }
         _ => false,
@@ -139,12 +97,7 @@ fn is_subject(subject: &Value, user: &User, bound_in: &str) -> bool {
 
 fn rule_allows(rule: &Value, action: &Action<'_>) -> bool {
     let has = |key: &str, want: &dyn Fn(&str) -> bool| {
-        rule[key]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .any(want)
+        rule[key].as_array().into_iter().flatten().filter_map(Value::as_str).any(want)
     };
     if !has("verbs", &|verb| verb == "*" || verb == action.verb) {
         return false;
@@ -153,9 +106,7 @@ fn rule_allows(rule: &Value, action: &Action<'_>) -> bool {
         return has("nonResourceURLs", &|url| {
             url == "*"
                 || url == action.path
-                || url
-                    .strip_suffix('*')
-                    .is_some_and(|prefix| action.path.starts_with(prefix))
+                || url.strip_suffix('*').is_some_and(|prefix| action.path.starts_with(prefix))
         });
     }
     let subresource = action.resource.split_once('/').map(|(_, sub)| sub);

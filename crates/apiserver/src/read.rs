@@ -23,13 +23,9 @@ use crate::store::{Filter, Object};
 use crate::watch::Watch;
 
 pub(crate) fn get(state: &State, served: &Served, namespace: &str, name: &str) -> Result<Arc<Object>, ApiError> {
-    let table = served
-        .table
-        .ok_or_else(|| ApiError::method_not_allowed("get", &served.group, &served.plural))?;
+    let table = served.table.ok_or_else(|| ApiError::method_not_allowed("get", &served.group, &served.plural))?;
     let found = state.store.get(table, &served.key(namespace, name));
-    found
-        .cloned()
-        .ok_or_else(|| ApiError::not_found(&served.group, &served.plural, name))
+    found.cloned().ok_or_else(|| ApiError::not_found(&served.group, &served.plural, name))
 }
 
 /// The selectors of a query.
@@ -78,28 +74,18 @@ pub(crate) fn list(
     namespace: Option<&str>,
     query: &Query,
 ) -> Result<Listing, ApiError> {
-    let table = served
-        .table
-        .ok_or_else(|| ApiError::method_not_allowed("list", &served.group, &served.plural))?;
+    let table = served.table.ok_or_else(|| ApiError::method_not_allowed("list", &served.group, &served.plural))?;
     let table = state.store.table(table);
     validate_list(query)?;
     let filter = filter(state, served, query)?;
-    let prefix = namespace
-        .filter(|_| served.namespaced)
-        .map(|namespace| format!("{namespace}/"))
-        .unwrap_or_default();
+    let prefix = namespace.filter(|_| served.namespaced).map(|namespace| format!("{namespace}/")).unwrap_or_default();
     let current = state.store.version();
     let asked = version_of(query)?;
     let exact = query.get("resourceVersionMatch") == Some("Exact");
     let mut limit = query.integer("limit")?.unwrap_or(0);
-    let token = query
-        .get("continue")
-        .map(|text| decode_continue(text, &prefix))
-        .transpose()?;
-    let token = token.map(|token| Continue {
-        version: if token.version == 0 { current } else { token.version },
-        ..token
-    });
+    let token = query.get("continue").map(|text| decode_continue(text, &prefix)).transpose()?;
+    let token =
+        token.map(|token| Continue { version: if token.version == 0 { current } else { token.version }, ..token });
     // From the watch cache the reference server answers whole.
     if asked == Some(0) && token.is_none() && !exact {
         limit = 0;
@@ -128,30 +114,15 @@ pub(crate) fn list(
     };
     let mut matching = candidates.filter(|object| filter.is_everything() || object.matches(&filter));
     if limit == 0 {
-        return Ok(Listing {
-            objects: matching.cloned().collect(),
-            version,
-            next: None,
-            remaining: None,
-        });
+        return Ok(Listing { objects: matching.cloned().collect(), version, next: None, remaining: None });
     }
     let objects: Vec<Arc<Object>> = matching.by_ref().take(limit).cloned().collect();
     let Some(_) = matching.next() else {
-        return Ok(Listing {
-            objects,
-            version,
-            next: None,
-            remaining: None,
-        });
+        return Ok(Listing { objects, version, next: None, remaining: None });
     };
     let remaining = filter.is_everything().then(|| 1 + matching.count());
     let last = objects.last().map(|object| object.key.to_string()).unwrap_or_default();
-    Ok(Listing {
-        objects,
-        version,
-        next: Some(encode_continue(version, &last, &prefix)),
-        remaining,
-    })
+    Ok(Listing { objects, version, next: Some(encode_continue(version, &last, &prefix)), remaining })
 }
 
 fn version_of(query: &Query) -> Result<Option<u64>, ApiError> {
@@ -175,16 +146,11 @@ fn validate_list(query: &Query) -> Result<(), ApiError> {
     let forbidden = |detail: &str| FieldError::forbidden("resourceVersionMatch", detail);
     let mut errors = Vec::new();
     if query.get("sendInitialEvents").is_some() {
-        errors.push(FieldError::forbidden(
-            "sendInitialEvents",
-            "sendInitialEvents is forbidden for list",
-        ));
+        errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
     if let Some(matching) = query.get("resourceVersionMatch") {
         if version.is_none() {
-            errors.push(forbidden(
-                "resourceVersionMatch is forbidden unless resourceVersion is provided",
-            ));
+            errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
         }
         if query.get("continue").is_some() {
             errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
@@ -202,9 +168,7 @@ fn validate_list(query: &Query) -> Result<(), ApiError> {
         return Err(list_options_invalid(&errors));
     }
     if query.get("continue").is_some() && version.is_some_and(|version| version != "0") {
-        return Err(ApiError::bad_request(
-            "specifying resource version is not allowed when using continue",
-        ));
+        return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
     }
     Ok(())
 }
@@ -227,30 +191,17 @@ fn validate_watch(query: &Query) -> Result<(), ApiError> {
             ));
         }
         if matching != "NotOlderThan" {
-            errors.push(FieldError::not_supported(
-                "resourceVersionMatch",
-                matching,
-                &["NotOlderThan"],
-            ));
+            errors.push(FieldError::not_supported("resourceVersionMatch", matching, &["NotOlderThan"]));
         }
     }
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(list_options_invalid(&errors))
-    }
+    if errors.is_empty() { Ok(()) } else { Err(list_options_invalid(&errors)) }
 }
 
 fn too_large(asked: u64, current: u64) -> ApiError {
-    let mut error = ApiError::new(
-        504,
-        "Timeout",
-        format!("Too large resource version: {asked}, current: {current}"),
-    );
-    error.details = Some(
-        json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
-        "retryAfterSeconds": 1}),
-    );
+    let mut error = ApiError::new(504, "Timeout", format!("Too large resource version: {asked}, current: {current}"));
+    error.details =
+        Some(json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1}));
     error
 }
 
@@ -273,10 +224,9 @@ fn encode_continue(version: u64, last: &str, prefix: &str) -> String {
 }
 
 fn decode_continue(text: &str, prefix: &str) -> Result<Continue, ApiError> {
-    let invalid = |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-    let bytes = URL_SAFE_NO_PAD
-        .decode(text.trim_end_matches('='))
-        .map_err(|_| invalid("illegal base64 data"))?;
+    let invalid =
+        |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+    let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|_| invalid("illegal base64 data"))?;
     let token: Value = serde_json::from_slice(&bytes).map_err(|error| {
         let first = bytes.first().copied().unwrap_or_default();
         if first >= 0x80 {
@@ -286,24 +236,13 @@ fn decode_continue(text: &str, prefix: &str) -> Result<Continue, ApiError> {
         invalid(&crate::go_json::syntax_error(&bytes, &error))
     })?;
     if token["v"] != "meta.k8s.io/v1" {
-        return Err(invalid(&format!(
-            "server does not recognize this encoded version {}",
-            token["v"]
-        )));
+        return Err(invalid(&format!("server does not recognize this encoded version {}", token["v"])));
     }
-    let start = token["start"]
-        .as_str()
-        .filter(|start| !start.is_empty())
-        .ok_or_else(|| invalid("start key is empty"))?;
+    let start =
+        token["start"].as_str().filter(|start| !start.is_empty()).ok_or_else(|| invalid("start key is empty"))?;
     let start = format!("{prefix}{}", start.trim_end_matches('\u{0}'));
-    let version = token["rv"]
-        .as_i64()
-        .filter(|version| *version > 0)
-        .and_then(|version| u64::try_from(version).ok());
-    Ok(Continue {
-        version: version.unwrap_or(0),
-        start,
-    })
+    let version = token["rv"].as_i64().filter(|version| *version > 0).and_then(|version| u64::try_from(version).ok());
+    Ok(Continue { version: version.unwrap_or(0), start })
 }
 
 /// The list as it goes over the wire.
@@ -324,6 +263,10 @@ pub(crate) fn render_list(served: &Arc<Served>, listing: Listing, view: View, no
                     served.api_version()
                 ),
                 Origin::Custom(_) => {
+                    // Lists of custom resources always have a place for the token.
+                    if metadata.get("continue").is_none() {
+                        metadata["continue"] = Value::from("");
+                    }
                     format!(
                         "{{\"apiVersion\":\"{}\",\"kind\":\"{}\",\"metadata\":{metadata},\"items\":[",
                         served.api_version(),
@@ -331,12 +274,7 @@ pub(crate) fn render_list(served: &Arc<Served>, listing: Listing, view: View, no
                     )
                 }
             };
-            let mut pieces = ListPieces {
-                served: served.clone(),
-                objects: listing.objects,
-                at: 0,
-                head: Some(head),
-            };
+            let mut pieces = ListPieces { served: served.clone(), objects: listing.objects, at: 0, head: Some(head) };
             let first = pieces.piece();
             if pieces.at == pieces.objects.len() {
                 return Body::full(first.unwrap_or_default());
@@ -345,9 +283,7 @@ pub(crate) fn render_list(served: &Arc<Served>, listing: Listing, view: View, no
         }
         View::Table(include) => {
             let objects: Vec<&Object> = listing.objects.iter().map(AsRef::as_ref).collect();
-            Body::full(render::bytes(&render::table(
-                served, &objects, include, now, metadata, true,
-            )))
+            Body::full(render::bytes(&render::table(served, &objects, include, now, metadata, true)))
         }
         View::Metadata => {
             let items: Vec<Value> = listing.objects.iter().map(|object| render::partial(object)).collect();
@@ -415,22 +351,13 @@ pub(crate) fn watch(
     let query = &request.query;
     validate_watch(query)?;
     let mut state = inner.state();
-    let table_id = served
-        .table
-        .ok_or_else(|| ApiError::method_not_allowed("watch", &served.group, &served.plural))?;
+    let table_id = served.table.ok_or_else(|| ApiError::method_not_allowed("watch", &served.group, &served.plural))?;
     let mut filter = filter(&state, served, query)?;
     if let Some(name) = name {
-        let field = selector::FieldTerm {
-            field: "metadata.name".into(),
-            value: name.to_owned(),
-            equal: true,
-        };
+        let field = selector::FieldTerm { field: "metadata.name".into(), value: name.to_owned(), equal: true };
         filter.fields.push(field);
     }
-    let prefix = namespace
-        .filter(|_| served.namespaced)
-        .map(|namespace| format!("{namespace}/"))
-        .unwrap_or_default();
+    let prefix = namespace.filter(|_| served.namespaced).map(|namespace| format!("{namespace}/")).unwrap_or_default();
     let asked = version_of(query)?;
     let current = state.store.version();
     let initial = query.get("sendInitialEvents").is_some() && query.flag("sendInitialEvents");
@@ -452,11 +379,7 @@ pub(crate) fn watch(
         prefix,
         filter,
         view,
-        version: if synthetic {
-            current
-        } else {
-            asked.filter(|asked| *asked > 0).unwrap_or(current)
-        },
+        version: if synthetic { current } else { asked.filter(|asked| *asked > 0).unwrap_or(current) },
         bookmarks,
         deadline: Instant::now() + Duration::from_secs(seconds),
         changed: table.subscribe(),
@@ -467,11 +390,8 @@ pub(crate) fn watch(
         ended: false,
     };
     if synthetic {
-        let objects: Vec<Arc<Object>> = table
-            .range(&watch.prefix, None)
-            .filter(|object| object.matches(&watch.filter))
-            .cloned()
-            .collect();
+        let objects: Vec<Arc<Object>> =
+            table.range(&watch.prefix, None).filter(|object| object.matches(&watch.filter)).cloned().collect();
         drop(state);
         for object in objects {
             watch.send("ADDED", &object);

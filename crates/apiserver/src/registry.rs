@@ -55,11 +55,7 @@ impl Served {
 
     /// The key of an object in its table.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
-        if self.namespaced {
-            format!("{namespace}/{name}")
-        } else {
-            name.to_owned()
-        }
+        if self.namespaced { format!("{namespace}/{name}") } else { name.to_owned() }
     }
 
     pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
@@ -107,18 +103,13 @@ impl Registry {
                 .collect();
             let stored = main.verbs.contains(&"list") && main.kind != "ComponentStatus";
             // Events have two faces and one store.
-            let (group, plural): (Arc<str>, Arc<str>) = (
-                if main.kind == "Event" { "" } else { main.group }.into(),
-                main.plural.into(),
-            );
+            let (group, plural): (Arc<str>, Arc<str>) =
+                (if main.kind == "Event" { "" } else { main.group }.into(), main.plural.into());
             let table = stored.then(|| {
-                *registry
-                    .tables
-                    .entry((group.clone(), plural.clone()))
-                    .or_insert_with(|| {
-                        let name = crate::error::qualified(&group, &plural);
-                        store.add_table(&name, builtin_fields(&group, main.kind))
-                    })
+                *registry.tables.entry((group.clone(), plural.clone())).or_insert_with(|| {
+                    let name = crate::error::qualified(&group, &plural);
+                    store.add_table(&name, builtin_fields(&group, main.kind))
+                })
             });
             let id = Types::get()
                 .kind(&main.api_version(), main.kind)
@@ -144,25 +135,18 @@ impl Registry {
     }
 
     fn add(&mut self, served: Arc<Served>) {
-        let at = self
-            .builtin
-            .iter()
-            .position(|(group, version, _)| *group == served.group && *version == served.version);
+        let at =
+            self.builtin.iter().position(|(group, version, _)| *group == served.group && *version == served.version);
         let at = at.unwrap_or_else(|| {
-            self.builtin
-                .push((served.group.clone(), served.version.clone(), Vec::new()));
+            self.builtin.push((served.group.clone(), served.version.clone(), Vec::new()));
             self.builtin.len() - 1
         });
         self.builtin[at].2.push(served.clone());
-        self.served.insert(
-            (served.group.clone(), served.version.clone(), served.plural.clone()),
-            served,
-        );
+        self.served.insert((served.group.clone(), served.version.clone(), served.plural.clone()), served);
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
-        self.served
-            .get(&(Arc::from(group), Arc::from(version), Arc::from(plural)))
+        self.served.get(&(Arc::from(group), Arc::from(version), Arc::from(plural)))
     }
 
     pub(crate) fn table(&self, group: &str, plural: &str) -> Option<TableId> {
@@ -193,11 +177,9 @@ impl Registry {
 
     /// Serves exactly `served` for the CRD of this group and plural.
     pub(crate) fn set_custom(&mut self, group: &str, plural: &str, served: Vec<Arc<Served>>) {
-        self.served
-            .retain(|(g, _, p), s| !(&**g == group && &**p == plural && s.custom().is_some()));
+        self.served.retain(|(g, _, p), s| !(&**g == group && &**p == plural && s.custom().is_some()));
         for one in served {
-            self.served
-                .insert((one.group.clone(), one.version.clone(), one.plural.clone()), one);
+            self.served.insert((one.group.clone(), one.version.clone(), one.plural.clone()), one);
         }
     }
 
@@ -217,11 +199,8 @@ impl Registry {
     }
 
     pub(crate) fn find_kind(&self, group: &str, kind: &str) -> Option<Arc<Served>> {
-        let mut found: Vec<&Arc<Served>> = self
-            .served
-            .values()
-            .filter(|s| &*s.group == group && &*s.kind == kind && s.table.is_some())
-            .collect();
+        let mut found: Vec<&Arc<Served>> =
+            self.served.values().filter(|s| &*s.group == group && &*s.kind == kind && s.table.is_some()).collect();
         found.sort_by(|a, b| a.version.cmp(&b.version));
         found.first().map(|served| (*served).clone())
     }
@@ -236,10 +215,8 @@ impl Registry {
 
 fn builtin_fields(group: &str, kind: &str) -> SelectableFields {
     let fields = selectable::fields(group, kind).iter().map(|(name, pointers)| {
-        let mut sources: Vec<FieldSource> = pointers
-            .iter()
-            .map(|pointer| FieldSource::Pointer((*pointer).to_owned()))
-            .collect();
+        let mut sources: Vec<FieldSource> =
+            pointers.iter().map(|pointer| FieldSource::Pointer((*pointer).to_owned())).collect();
         sources.push(FieldSource::Constant(selectable::absent(kind, name)));
         (Arc::from(*name), sources)
     });

@@ -78,11 +78,7 @@ pub(crate) fn negotiate(request: &Request) -> Result<(View, Encoding), ApiError>
 
 /// `{"kind":"Pod","apiVersion":"v1",`: what every stored built-in object starts with and items of lists go without.
 pub(crate) fn type_prefix(served: &Served) -> String {
-    format!(
-        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
-        served.kind,
-        served.api_version()
-    )
+    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", served.kind, served.api_version())
 }
 
 /// The object in the served version.
@@ -112,14 +108,9 @@ pub(crate) fn single(served: &Served, object: &Object, view: View, now: Timestam
     match view {
         View::Whole => whole(served, object),
         View::Metadata => bytes(&partial(object)),
-        View::Table(include) => bytes(&table(
-            served,
-            &[object],
-            include,
-            now,
-            json!({"resourceVersion": object.version.to_string()}),
-            true,
-        )),
+        View::Table(include) => {
+            bytes(&table(served, &[object], include, now, json!({"resourceVersion": object.version.to_string()}), true))
+        }
     }
 }
 
@@ -157,11 +148,8 @@ pub(crate) fn table(
             row
         })
         .collect();
-    let definitions: Value = if with_columns {
-        columns.iter().map(printers::Column::definition).collect()
-    } else {
-        json!([])
-    };
+    let definitions: Value =
+        if with_columns { columns.iter().map(printers::Column::definition).collect() } else { json!([]) };
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": definitions, "rows": rows})
 }
 
@@ -174,11 +162,7 @@ fn columns(served: &Served) -> Vec<printers::Column> {
 
 fn cells(served: &Served, value: &Value, now: Timestamp) -> Vec<Value> {
     match served.custom() {
-        Some(custom) => custom
-            .columns
-            .iter()
-            .map(|column| column.custom_cell(value, now))
-            .collect(),
+        Some(custom) => custom.columns.iter().map(|column| column.custom_cell(value, now)).collect(),
         None => printers::cells(&served.group, &served.kind, value, now),
     }
 }

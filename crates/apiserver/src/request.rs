@@ -18,12 +18,7 @@ pub struct User {
 impl User {
     pub fn new(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(ToString::to_string).collect();
-        Self {
-            name: name.to_owned(),
-            uid: String::new(),
-            groups,
-            extra: Vec::new(),
-        }
+        Self { name: name.to_owned(), uid: String::new(), groups, extra: Vec::new() }
     }
 
     /// Somebody whom nothing is forbidden.
@@ -62,18 +57,11 @@ impl Query {
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(k, _)| k == key)
-            .map(|(_, value)| value.as_str())
-            .filter(|value| !value.is_empty())
+        self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
     pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> + 'a {
-        self.0
-            .iter()
-            .filter(move |(k, _)| k == key)
-            .map(|(_, value)| value.as_str())
+        self.0.iter().filter(move |(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
     /// Go's loose truth: present and neither `0` nor `false`.
@@ -187,14 +175,8 @@ mod tests {
             path("/api/v1/namespaces/a/status"),
             (String::new(), "namespaces".into(), None, s("a"), s("status"))
         );
-        assert_eq!(
-            path("/api/v1/namespaces/a"),
-            (String::new(), "namespaces".into(), None, s("a"), None)
-        );
-        assert_eq!(
-            path("/apis/apps/v1/deployments"),
-            ("apps".into(), "deployments".into(), None, None, None)
-        );
+        assert_eq!(path("/api/v1/namespaces/a"), (String::new(), "namespaces".into(), None, s("a"), None));
+        assert_eq!(path("/apis/apps/v1/deployments"), ("apps".into(), "deployments".into(), None, None, None));
         assert_eq!(ResourcePath::parse("/apis/apps/v1"), None);
     }
 

@@ -28,16 +28,8 @@ pub(crate) fn create(
     match &*served.kind {
         "Binding" => {
             let name = review["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let pods_served = state
-                .registry
-                .find("", "v1", "pods")
-                .cloned()
-                .expect("a built-in resource");
-            let place = Place {
-                served: pods_served,
-                namespace: namespace.to_owned(),
-                name,
-            };
+            let pods_served = state.registry.find("", "v1", "pods").cloned().expect("a built-in resource");
+            let place = Place { served: pods_served, namespace: namespace.to_owned(), name };
             let options = WriteOptions::parse(request)?;
             pods::bind(&mut state, &place, &review, options.dry_run)?;
             return Ok(json_response(
@@ -61,12 +53,7 @@ pub(crate) fn create(
         }
         "SubjectAccessReview" | "LocalSubjectAccessReview" => {
             let spec = &review["spec"];
-            let groups = spec["groups"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .map(str::to_owned);
+            let groups = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
             let user = User {
                 name: spec["user"].as_str().unwrap_or_default().to_owned(),
                 uid: spec["uid"].as_str().unwrap_or_default().to_owned(),
@@ -113,11 +100,8 @@ fn user_info(user: &User) -> Value {
         info.insert("groups".into(), Value::from(user.groups.clone()));
     }
     if !user.extra.is_empty() {
-        let extra: Map<String, Value> = user
-            .extra
-            .iter()
-            .map(|(key, values)| (key.clone(), Value::from(values.clone())))
-            .collect();
+        let extra: Map<String, Value> =
+            user.extra.iter().map(|(key, values)| (key.clone(), Value::from(values.clone()))).collect();
         info.insert("extra".into(), Value::Object(extra));
     }
     Value::Object(info)
@@ -132,16 +116,9 @@ fn access(inner: &Inner, state: &State, user: &User, spec: &Value) -> Value {
         let of = "resourceAttributes";
         let (verb, group, resource) = (text("verb", of), text("group", of), text("resource", of));
         let (sub, name, namespace) = (text("subresource", of), text("name", of), text("namespace", of));
-        rbac::allowed(
-            state,
-            user,
-            &Action::resource(&verb, &group, &resource, &sub, &name, &namespace),
-        )
+        rbac::allowed(state, user, &Action::resource(&verb, &group, &resource, &sub, &name, &namespace))
     } else {
-        let (verb, path) = (
-            text("verb", "nonResourceAttributes"),
-            text("path", "nonResourceAttributes"),
-        );
+        let (verb, path) = (text("verb", "nonResourceAttributes"), text("path", "nonResourceAttributes"));
         rbac::allowed(state, user, &Action::path(&verb, &path))
     };
     json!({"allowed": allowed})

@@ -86,10 +86,7 @@ pub(crate) fn write(served: &Served, object: &Object, scale: &Value) -> Result<V
             value["metadata"][key] = Value::from(given);
         }
     }
-    if scale["metadata"]["resourceVersion"]
-        .as_str()
-        .unwrap_or_default()
-        .is_empty()
+    if scale["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty()
         && let Some(metadata) = value["metadata"].as_object_mut()
     {
         metadata.shift_remove("resourceVersion");

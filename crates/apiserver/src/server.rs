@@ -38,12 +38,7 @@ pub struct Options {
 impl Options {
     /// The machine's clock, seed zero, no RBAC, no history.
     pub fn new() -> Self {
-        Self {
-            clock: Arc::new(SystemClock),
-            seed: 0,
-            rbac: false,
-            keep_history: false,
-        }
+        Self { clock: Arc::new(SystemClock), seed: 0, rbac: false, keep_history: false }
     }
 }
 
@@ -55,10 +50,7 @@ impl Default for Options {
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options")
-            .field("seed", &self.seed)
-            .field("rbac", &self.rbac)
-            .finish_non_exhaustive()
+        f.debug_struct("Options").field("seed", &self.seed).field("rbac", &self.rbac).finish_non_exhaustive()
     }
 }
 
@@ -108,12 +100,7 @@ impl ApiServer {
         let mut ids = Ids::new(options.seed);
         let tokens = auth::Tokens::new(&mut ids);
         let now = options.clock.now();
-        let mut state = State {
-            store,
-            registry,
-            ids,
-            now,
-        };
+        let mut state = State { store, registry, ids, now };
         bootstrap::fill(&mut state);
         let inner = Inner {
             state: Mutex::new(state),
@@ -133,18 +120,12 @@ impl ApiServer {
 
     /// A service acting as `user` unless a request brings a bearer token.
     pub fn service_as(&self, user: User) -> Service {
-        Service {
-            server: self.clone(),
-            user: Some(user),
-        }
+        Service { server: self.clone(), user: Some(user) }
     }
 
     /// A service where only bearer tokens count, for clients on the network.
     pub fn service_by_token(&self) -> Service {
-        Service {
-            server: self.clone(),
-            user: None,
-        }
+        Service { server: self.clone(), user: None }
     }
 
     /// Makes `token` speak for `user`.
@@ -174,11 +155,7 @@ impl ApiServer {
 
     /// From now on, requests that `fault` matches fail as it says.
     pub fn inject(&self, fault: Fault) {
-        self.inner
-            .faults
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .add(fault);
+        self.inner.faults.lock().unwrap_or_else(PoisonError::into_inner).add(fault);
     }
 
     /// No more faults.
@@ -188,26 +165,18 @@ impl ApiServer {
 
     /// Ends every watch without a word, as a restart of the server does.
     pub fn drop_watches(&self) {
-        self.inner
-            .watch_orders
-            .send_modify(|order| *order = WatchOrder::Drop(next(*order)));
+        self.inner.watch_orders.send_modify(|order| *order = WatchOrder::Drop(next(*order)));
     }
 
     /// Ends every watch with 410 Gone.
     pub fn expire_watches(&self) {
-        self.inner
-            .watch_orders
-            .send_modify(|order| *order = WatchOrder::Expire(next(*order)));
+        self.inner.watch_orders.send_modify(|order| *order = WatchOrder::Expire(next(*order)));
     }
 
     /// Answers one request.
     pub(crate) async fn answer(&self, parts: http::request::Parts, body: Bytes, user: Option<User>) -> Response<Body> {
         let header = |name: header::HeaderName| text_of(&parts.headers, &name);
-        let user = match self
-            .inner
-            .tokens
-            .authenticate(&self.inner, &header(header::AUTHORIZATION), user)
-        {
+        let user = match self.inner.tokens.authenticate(&self.inner, &header(header::AUTHORIZATION), user) {
             Ok(user) => user,
             Err(error) => return failure(&error),
         };
@@ -226,12 +195,7 @@ impl ApiServer {
             Err(error) => return failure(&error),
         };
         let request = Request { user, ..request };
-        let verdict = self
-            .inner
-            .faults
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .draw(&request);
+        let verdict = self.inner.faults.lock().unwrap_or_else(PoisonError::into_inner).draw(&request);
         if let Some(latency) = verdict.latency {
             tokio::time::sleep(latency).await;
         }
@@ -254,11 +218,7 @@ fn next(order: WatchOrder) -> u64 {
 
 fn text_of(headers: &HeaderMap, name: &header::HeaderName) -> String {
     // Several Accept headers are one list.
-    let values: Vec<&str> = headers
-        .get_all(name)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect();
+    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     values.join(",")
 }
 
@@ -283,9 +243,7 @@ pub(crate) fn response(code: u16, content_type: &str, body: Body) -> Response<Bo
 pub(crate) fn failure(error: &ApiError) -> Response<Body> {
     let mut response = json_response(error.code, &error.status());
     if let Some(seconds) = error.retry_after() {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, http::HeaderValue::from(seconds));
+        response.headers_mut().insert(header::RETRY_AFTER, http::HeaderValue::from(seconds));
     }
     response
 }
@@ -322,9 +280,7 @@ where
             let body = match body.collect().await {
                 Ok(body) => body.to_bytes(),
                 Err(error) => {
-                    return Ok(failure(&ApiError::bad_request(format!(
-                        "the body could not be read: {error}"
-                    ))));
+                    return Ok(failure(&ApiError::bad_request(format!("the body could not be read: {error}"))));
                 }
             };
             if body.len() > MAX_BODY {

@@ -58,11 +58,7 @@ impl Object {
             let value = match term.field.as_str() {
                 "metadata.name" => self.name(),
                 "metadata.namespace" => self.namespace(),
-                field => self
-                    .fields
-                    .iter()
-                    .find(|(name, _)| &**name == field)
-                    .map_or("", |(_, value)| value),
+                field => self.fields.iter().find(|(name, _)| &**name == field).map_or("", |(_, value)| value),
             };
             (value == term.value) == term.equal
         })
@@ -82,10 +78,7 @@ impl Filter {
 
     /// The one name the filter allows, where it names one.
     pub(crate) fn exact_name(&self) -> Option<&str> {
-        self.fields
-            .iter()
-            .find(|term| term.equal && term.field == "metadata.name")
-            .map(|term| term.value.as_str())
+        self.fields.iter().find(|term| term.equal && term.field == "metadata.name").map(|term| term.value.as_str())
     }
 }
 
@@ -136,10 +129,7 @@ impl SelectableFields {
                 })
                 .unwrap_or_default()
         };
-        self.0
-            .iter()
-            .map(|(name, sources)| (name.clone(), read(sources)))
-            .collect()
+        self.0.iter().map(|(name, sources)| (name.clone(), read(sources))).collect()
     }
 }
 
@@ -181,9 +171,7 @@ impl Table {
             None => Bound::Included(prefix),
         };
         let range = self.objects.range::<str, _>((start, Bound::Unbounded));
-        range
-            .map(|(_, object)| object)
-            .take_while(move |object| object.key.starts_with(prefix))
+        range.map(|(_, object)| object).take_while(move |object| object.key.starts_with(prefix))
     }
 
     pub(crate) fn compacted(&self) -> u64 {
@@ -246,13 +234,7 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(log: WriteLog) -> Self {
-        Self {
-            version: 1,
-            tables: Vec::new(),
-            dependents: FxHashMap::default(),
-            uids: FxHashMap::default(),
-            log,
-        }
+        Self { version: 1, tables: Vec::new(), dependents: FxHashMap::default(), uids: FxHashMap::default(), log }
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -291,10 +273,7 @@ impl Store {
 
     /// What names `uid` as an owner, in a fixed order.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<(TableId, Arc<str>)> {
-        self.dependents
-            .get(uid)
-            .map(|set| set.iter().cloned().collect())
-            .unwrap_or_default()
+        self.dependents.get(uid).map(|set| set.iter().cloned().collect()).unwrap_or_default()
     }
 
     /// Writes `value` under `key` at the next version, which is set in it.
@@ -304,11 +283,7 @@ impl Store {
         let object = Arc::new(build(key, self.version, &mut value, &table.selectable));
         let previous = table.objects.insert(object.key.clone(), object.clone());
         self.log.record(now, verb, &table.name, &object);
-        let kind = if previous.is_some() {
-            EventKind::Modified
-        } else {
-            EventKind::Added
-        };
+        let kind = if previous.is_some() { EventKind::Modified } else { EventKind::Added };
         if let Some(previous) = &previous {
             forget_owners(&mut self.dependents, id, previous);
             if previous.uid != object.uid {
@@ -317,17 +292,9 @@ impl Store {
         }
         self.uids.insert(object.uid.clone(), (id, object.key.clone()));
         for owner in &object.owners {
-            self.dependents
-                .entry(owner.clone())
-                .or_default()
-                .insert((id, object.key.clone()));
+            self.dependents.entry(owner.clone()).or_default().insert((id, object.key.clone()));
         }
-        table.remember(Event {
-            version: self.version,
-            kind,
-            object: object.clone(),
-            previous,
-        });
+        table.remember(Event { version: self.version, kind, object: object.clone(), previous });
         table.changed.send_replace(self.version);
         object
     }
@@ -395,24 +362,11 @@ fn build(key: &str, version: u64, value: &mut Value, selectable: &SelectableFiel
         for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
             labels.push((key.as_str().into(), value.as_str().unwrap_or_default().into()));
         }
-        for owner in metadata
-            .get("ownerReferences")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
+        for owner in metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten() {
             owners.extend(owner.get("uid").and_then(Value::as_str).map(Arc::from));
         }
     }
     let fields = selectable.extract(value);
     let json = Bytes::from(serde_json::to_vec(value).expect("a JSON value is always written"));
-    Object {
-        key: key.into(),
-        version,
-        uid,
-        json,
-        labels: labels.into(),
-        fields,
-        owners: owners.into(),
-    }
+    Object { key: key.into(), version, uid, json, labels: labels.into(), fields, owners: owners.into() }
 }

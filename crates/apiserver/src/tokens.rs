@@ -49,12 +49,7 @@ pub(crate) fn request(
         ));
     }
     if !errors.is_empty() {
-        return Err(ApiError::invalid(
-            "authentication.k8s.io",
-            "TokenRequest",
-            "",
-            &errors,
-        ));
+        return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", &errors));
     }
     let mut audiences: Vec<String> = review["spec"]["audiences"]
         .as_array()
@@ -112,11 +107,7 @@ fn bound_to(state: &State, place: &Place, reference: &Value) -> Result<Vec<(Stri
             )));
         }
     };
-    let served = state
-        .registry
-        .find("", "v1", plural)
-        .cloned()
-        .expect("a built-in resource");
+    let served = state.registry.find("", "v1", plural).cloned().expect("a built-in resource");
     let object = read::get(state, &served, &place.namespace, name)?;
     let uid = reference["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != &*object.uid {

@@ -68,11 +68,7 @@ impl Watch {
             if !self.pending.is_empty() || self.ended {
                 continue;
             }
-            let wake = if self.bookmarks {
-                self.deadline.min(self.next_bookmark)
-            } else {
-                self.deadline
-            };
+            let wake = if self.bookmarks { self.deadline.min(self.next_bookmark) } else { self.deadline };
             tokio::select! {
                 biased;
                 ordered = self.orders.changed() => {
@@ -124,10 +120,7 @@ impl Watch {
             if !event.object.key.starts_with(&self.prefix) {
                 continue;
             }
-            let before = event
-                .previous
-                .as_ref()
-                .is_some_and(|object| object.matches(&self.filter));
+            let before = event.previous.as_ref().is_some_and(|object| object.matches(&self.filter));
             let after = event.kind != EventKind::Deleted && event.object.matches(&self.filter);
             match (before, after) {
                 (false, false) => {}

@@ -61,11 +61,7 @@ impl WriteOptions {
             Some("Strict") => FieldValidation::Strict,
             Some("Ignore") => FieldValidation::Ignore,
             Some(other) => {
-                errors.push(FieldError::not_supported(
-                    "fieldValidation",
-                    other,
-                    &["", "Ignore", "Strict", "Warn"],
-                ));
+                errors.push(FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]));
                 FieldValidation::Ignore
             }
         };
@@ -74,9 +70,7 @@ impl WriteOptions {
         }
         Ok(Self {
             dry_run: request.query.get("dryRun").is_some(),
-            manager: manager
-                .map(str::to_owned)
-                .unwrap_or_else(|| managed::default_manager(&request.user_agent)),
+            manager: manager.map(str::to_owned).unwrap_or_else(|| managed::default_manager(&request.user_agent)),
             validation,
             user: request.user.clone(),
             warnings: Vec::new(),
@@ -226,10 +220,8 @@ pub(crate) fn create_managed(
     set_namespace(served, &place.namespace, &mut object)?;
     let sent_version = object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty());
     let given_name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let generated = given_name.is_empty()
-        && object["metadata"]["generateName"]
-            .as_str()
-            .is_some_and(|base| !base.is_empty());
+    let generated =
+        given_name.is_empty() && object["metadata"]["generateName"].as_str().is_some_and(|base| !base.is_empty());
     admission::mutate(
         state,
         &Attributes {
@@ -257,7 +249,9 @@ pub(crate) fn create_managed(
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let errors = match &served.origin {
-        Origin::Builtin(_) if served.is("apiextensions.k8s.io", "CustomResourceDefinition") => crd::validate_create(&object),
+        Origin::Builtin(_) if served.is("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            crd::validate_create(&object)
+        }
         Origin::Builtin(_) => validate::create(&served.group, &served.kind, served.namespaced, &object),
         Origin::Custom(custom) => custom.validate_create(served, &object),
     };
@@ -290,15 +284,16 @@ pub(crate) fn create_managed(
     if state.store.get(table, &key).is_some() {
         let error = if generated {
             let mut error = ApiError::already_exists(&served.group, &served.plural, &name);
-            error.message = format!(
-                "{}, the server was not able to generate a unique name for the object",
-                error.message
-            );
+            error.message =
+                format!("{}, the server was not able to generate a unique name for the object", error.message);
             error
         } else {
             ApiError::already_exists(&served.group, &served.plural, &name)
         };
-        let deleting = state.store.get(table, &key).is_some_and(|found| found.value()["metadata"].get("deletionTimestamp").is_some());
+        let deleting = state
+            .store
+            .get(table, &key)
+            .is_some_and(|found| found.value()["metadata"].get("deletionTimestamp").is_some());
         if deleting {
             let message = format!("object is being deleted: {}", error.message);
             return Err(ApiError { message, ..error });
@@ -406,9 +401,7 @@ pub(crate) fn replace_managed(
     verb: Verb,
 ) -> Result<Written, ApiError> {
     let served = &place.served;
-    let table = served
-        .table
-        .ok_or_else(|| ApiError::method_not_allowed("update", &served.group, &served.plural))?;
+    let table = served.table.ok_or_else(|| ApiError::method_not_allowed("update", &served.group, &served.plural))?;
     let old = convert::from_stored(served, current.value());
     let now = state.now_text();
     check_identity(place, &object, &old)?;
@@ -472,10 +465,7 @@ fn finish_deletion(state: &mut State, served: &Served, current: &Arc<Object>) {
     let table = served.table.expect("checked by the caller");
     let now = state.now;
     let key = current.key.clone();
-    let removed = state
-        .store
-        .remove(table, &key, now)
-        .expect("it is there: we hold the lock");
+    let removed = state.store.remove(table, &key, now).expect("it is there: we hold the lock");
     admission::after_remove(state, served, &removed);
     gc::after_remove(state, &removed);
 }
@@ -508,22 +498,14 @@ fn check_identity(place: &Place, object: &Value, old: &Value) -> Result<(), ApiE
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
-    let (uid, old_uid) = (
-        object["metadata"]["uid"].as_str(),
-        old["metadata"]["uid"].as_str().unwrap_or_default(),
-    );
+    let (uid, old_uid) = (object["metadata"]["uid"].as_str(), old["metadata"]["uid"].as_str().unwrap_or_default());
     if let Some(uid) = uid.filter(|uid| !uid.is_empty() && *uid != old_uid) {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in \
              precondition: {uid}, UID in object meta: {old_uid}",
             storage_key(place)
         );
-        return Err(ApiError::conflict(
-            &place.served.group,
-            &place.served.plural,
-            &place.name,
-            &why,
-        ));
+        return Err(ApiError::conflict(&place.served.group, &place.served.plural, &place.name, &why));
     }
     Ok(())
 }
@@ -556,7 +538,8 @@ fn check_version(place: &Place, part: Part, object: &Value, old: &Value, verb: V
         let needs = strategy::needs_version_on_update(&served.kind) || served.custom().is_some();
         if verb == Verb::Update && needs && (part == Part::Main || part == Part::Status) {
             let error = FieldError::invalid("metadata.resourceVersion", 0i64, "must be specified for an update");
-            return Err(ApiError::invalid(&served.group, &served.kind, &place.name, &[error]));
+            // By its plural name, unlike every other invalid object.
+            return Err(ApiError::invalid(&served.group, &served.plural, &place.name, &[error]));
         }
         return Ok(());
     }

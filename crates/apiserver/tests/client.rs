@@ -15,12 +15,7 @@ use serde_json::json;
 
 fn start(seed: u64) -> (ApiServer, Client) {
     let clock = TokioClock::starting_at("2026-01-02T00:00:00Z".parse::<Timestamp>().unwrap());
-    let server = ApiServer::new(Options {
-        clock: Arc::new(clock),
-        seed,
-        rbac: false,
-        keep_history: true,
-    });
+    let server = ApiServer::new(Options { clock: Arc::new(clock), seed, rbac: false, keep_history: true });
     let client = Client::new(server.service(), "default");
     (server, client)
 }
@@ -42,13 +37,7 @@ fn code(error: &Error) -> u16 {
 async fn a_pod_lives_its_life() {
     let (_, client) = start(1);
     let nodes: Api<Node> = Api::all(client.clone());
-    let node = Node {
-        metadata: ObjectMeta {
-            name: Some("a".into()),
-            ..ObjectMeta::default()
-        },
-        ..Node::default()
-    };
+    let node = Node { metadata: ObjectMeta { name: Some("a".into()), ..ObjectMeta::default() }, ..Node::default() };
     nodes.create(&PostParams::default(), &node).await.unwrap();
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let created = pods.create(&PostParams::default(), &pod("web")).await.unwrap();
@@ -56,36 +45,18 @@ async fn a_pod_lives_its_life() {
     assert!(created.metadata.uid.is_some());
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web"}, "target": {"kind": "Node", "name": "a"}});
     let bytes = serde_json::to_vec(&binding).unwrap();
-    let request = http::Request::post("/api/v1/namespaces/default/pods/web/binding")
-        .body(bytes.clone())
-        .unwrap();
+    let request = http::Request::post("/api/v1/namespaces/default/pods/web/binding").body(bytes.clone()).unwrap();
     client.request::<serde_json::Value>(request).await.unwrap();
-    let again = http::Request::post("/api/v1/namespaces/default/pods/web/binding")
-        .body(bytes)
-        .unwrap();
-    assert_eq!(
-        code(&client.request::<serde_json::Value>(again).await.unwrap_err()),
-        409
-    );
-    let bound = pods
-        .list(&ListParams::default().fields("spec.nodeName=a"))
-        .await
-        .unwrap();
+    let again = http::Request::post("/api/v1/namespaces/default/pods/web/binding").body(bytes).unwrap();
+    assert_eq!(code(&client.request::<serde_json::Value>(again).await.unwrap_err()), 409);
+    let bound = pods.list(&ListParams::default().fields("spec.nodeName=a")).await.unwrap();
     assert_eq!(bound.items.len(), 1);
     // A bound pod ends gracefully: it is marked, and the kubelet's deletion without grace removes it.
     pods.evict("web", &EvictParams::default()).await.unwrap();
     let marked = pods.get("web").await.unwrap();
     assert!(marked.metadata.deletion_timestamp.is_some());
     assert_eq!(marked.metadata.deletion_grace_period_seconds, Some(30));
-    pods.delete(
-        "web",
-        &DeleteParams {
-            grace_period_seconds: Some(0),
-            ..DeleteParams::default()
-        },
-    )
-    .await
-    .unwrap();
+    pods.delete("web", &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await.unwrap();
     assert_eq!(code(&pods.get("web").await.unwrap_err()), 404);
 }
 
@@ -99,16 +70,11 @@ async fn watches_see_every_change_in_order() {
         serde_json::from_value(json!({"metadata": {"name": "m"}, "data": {"n": n}})).unwrap()
     };
     maps.create(&PostParams::default(), &map("0")).await.unwrap();
-    maps.patch("m", &PatchParams::default(), &Patch::Merge(json!({"data": {"n": "1"}})))
-        .await
-        .unwrap();
+    maps.patch("m", &PatchParams::default(), &Patch::Merge(json!({"data": {"n": "1"}}))).await.unwrap();
     maps.delete("m", &DeleteParams::default()).await.unwrap();
     let mut seen = Vec::new();
     for _ in 0..3 {
-        let event = futures_util::TryStreamExt::try_next(&mut events)
-            .await
-            .unwrap()
-            .unwrap();
+        let event = futures_util::TryStreamExt::try_next(&mut events).await.unwrap().unwrap();
         seen.push(match event {
             WatchEvent::Added(map) => ("added", map.data.unwrap()["n"].clone()),
             WatchEvent::Modified(map) => ("modified", map.data.unwrap()["n"].clone()),
@@ -129,20 +95,13 @@ async fn a_watch_too_far_behind_is_told_and_the_watcher_recovers() {
     maps.create(&PostParams::default(), &map).await.unwrap();
     server.compact();
     let mut events = Box::pin(maps.watch(&WatchParams::default(), &old).await.unwrap());
-    let event = futures_util::TryStreamExt::try_next(&mut events)
-        .await
-        .unwrap()
-        .unwrap();
+    let event = futures_util::TryStreamExt::try_next(&mut events).await.unwrap().unwrap();
     assert!(matches!(event, WatchEvent::Error(status) if status.code == 410));
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
         let mut stream = Box::pin(watcher(maps.clone(), config));
         let mut names = Vec::new();
         loop {
-            match futures_util::TryStreamExt::try_next(&mut stream)
-                .await
-                .unwrap()
-                .unwrap()
-            {
+            match futures_util::TryStreamExt::try_next(&mut stream).await.unwrap().unwrap() {
                 watcher::Event::InitApply(map) => names.push(map.metadata.name.unwrap()),
                 watcher::Event::InitDone => break,
                 _ => {}
@@ -173,10 +132,7 @@ async fn dependents_go_with_their_owner() {
         assert_eq!(code(&maps.get(name).await.unwrap_err()), 404, "{name}");
         let child = maps.get_opt(&format!("{name}-child")).await.unwrap();
         assert_eq!(child.is_some(), left, "{name}");
-        assert!(
-            child.is_none_or(|child| child.metadata.owner_references.is_none()),
-            "{name}"
-        );
+        assert!(child.is_none_or(|child| child.metadata.owner_references.is_none()), "{name}");
     }
     assert!(maps.get(&owner.metadata.name.unwrap()).await.is_ok());
 }
@@ -185,32 +141,19 @@ async fn dependents_go_with_their_owner() {
 async fn stale_writes_conflict() {
     let (_, client) = start(5);
     let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
-    let deployment: Deployment = serde_json::from_value(
-        json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
-        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}),
-    )
-    .unwrap();
+    let deployment: Deployment =
+        serde_json::from_value(json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}))
+        .unwrap();
     let first = deployments.create(&PostParams::default(), &deployment).await.unwrap();
     assert_eq!(first.metadata.generation, Some(1));
     let mut next = first.clone();
     next.spec.as_mut().unwrap().replicas = Some(3);
     let second = deployments.replace("d", &PostParams::default(), &next).await.unwrap();
     assert_eq!(second.metadata.generation, Some(2));
-    assert_eq!(
-        code(
-            &deployments
-                .replace("d", &PostParams::default(), &next)
-                .await
-                .unwrap_err()
-        ),
-        409
-    );
+    assert_eq!(code(&deployments.replace("d", &PostParams::default(), &next).await.unwrap_err()), 409);
     let scale = deployments
-        .patch_scale(
-            "d",
-            &PatchParams::default(),
-            &Patch::Merge(json!({"spec": {"replicas": 5}})),
-        )
+        .patch_scale("d", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 5}})))
         .await
         .unwrap();
     assert_eq!(scale.spec.unwrap().replicas, Some(5));
@@ -223,10 +166,7 @@ async fn the_same_seed_gives_the_same_history() {
         let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
         for _ in 0..5 {
             let map = ConfigMap {
-                metadata: ObjectMeta {
-                    generate_name: Some("m-".into()),
-                    ..ObjectMeta::default()
-                },
+                metadata: ObjectMeta { generate_name: Some("m-".into()), ..ObjectMeta::default() },
                 ..ConfigMap::default()
             };
             maps.create(&PostParams::default(), &map).await.unwrap();

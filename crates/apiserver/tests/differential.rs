@@ -26,7 +26,7 @@ struct Step {
     headers: Vec<(String, String)>,
     body: Option<String>,
     save: Vec<(String, String)>,
-    /// Done for its effect: the answer is not compared.
+    /// Done for its effect, or (`differs: why`) known to differ: the answer is not compared.
     silent: bool,
 }
 
@@ -79,7 +79,14 @@ fn steps(path: &Path) -> Vec<Step> {
             };
             let save = step["save"].as_object().cloned().unwrap_or_else(Map::new);
             let save = save.into_iter().map(|(name, pointer)| (name, pointer.as_str().unwrap().to_owned())).collect();
-            Step { method: method.into(), path: path.into(), headers, body, save, silent: step["silent"] == true }
+            Step {
+                method: method.into(),
+                path: path.into(),
+                headers,
+                body,
+                save,
+                silent: step["silent"] == true || step["differs"].is_string(),
+            }
         })
         .collect()
 }
@@ -91,7 +98,8 @@ async fn run(client: &Client, steps: &[Step]) -> Vec<Answer> {
         let fill = |text: &str| {
             variables.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
         };
-        let mut request = http::Request::builder().method(step.method.as_str()).uri(fill(&step.path).replace(' ', "%20"));
+        let mut request =
+            http::Request::builder().method(step.method.as_str()).uri(fill(&step.path).replace(' ', "%20"));
         for (name, value) in &step.headers {
             request = request.header(name, value);
         }
@@ -108,7 +116,9 @@ async fn run(client: &Client, steps: &[Step]) -> Vec<Answer> {
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let mut body = parse(&bytes);
         for (name, pointer) in &step.save {
-            let value = body.pointer(pointer).unwrap_or_else(|| panic!("{} {}: nothing at {pointer} in {body}", step.method, step.path));
+            let value = body
+                .pointer(pointer)
+                .unwrap_or_else(|| panic!("{} {}: nothing at {pointer} in {body}", step.method, step.path));
             let text = value.as_str().map(str::to_owned).unwrap_or_else(|| value.to_string());
             variables.insert(name.clone(), text);
         }
@@ -172,7 +182,8 @@ fn differences(at: &str, want: &Value, got: &Value, out: &mut Vec<String>) {
 async fn reference() -> Option<Client> {
     let path = std::env::var("DIFFERENTIAL_KUBECONFIG").ok()?;
     let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
-    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default()).await.unwrap();
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default()).await.unwrap();
     // An answer that says to try again is an answer.
     config.default_retry = false;
     Some(Client::try_from(config).unwrap())
@@ -199,7 +210,8 @@ async fn the_same_requests_get_the_same_answers() {
                 want
             }
             None => {
-                let text = std::fs::read_to_string(&answers_path).unwrap_or_else(|error| panic!("{}: {error}", answers_path.display()));
+                let text = std::fs::read_to_string(&answers_path)
+                    .unwrap_or_else(|error| panic!("{}: {error}", answers_path.display()));
                 text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
             }
         };
@@ -211,11 +223,17 @@ async fn the_same_requests_get_the_same_answers() {
             if want["code"] == got["code"] {
                 differences("", want, got, &mut found);
             } else {
-                let shown = |answer: &Value| format!("{} {}", answer["code"], answer["body"].get("message").unwrap_or(&answer["body"]));
+                let shown = |answer: &Value| {
+                    format!("{} {}", answer["code"], answer["body"].get("message").unwrap_or(&answer["body"]))
+                };
                 found.push(format!("want {}\n    got  {}", shown(want), shown(got)));
             }
             if !found.is_empty() {
-                failures.push(format!("{name} #{index} {}\n    {}", want["do"].as_str().unwrap(), found.join("\n    ")));
+                failures.push(format!(
+                    "{name} #{index} {}\n    {}",
+                    want["do"].as_str().unwrap(),
+                    found.join("\n    ")
+                ));
             }
         }
     }

@@ -39,14 +39,17 @@ async fn many_pods() {
     let timed = |what: &str, took: Duration| println!("{what}: {took:?}, {} MiB resident", resident_mib());
     let start = tokio::time::Instant::now();
     for node in 0..5_000 {
-        let body = format!(r#"{{"metadata":{{"name":"n{node}"}},"status":{{"capacity":{{"cpu":"16","memory":"64Gi","pods":"110"}}}}}}"#);
+        let body = format!(
+            r#"{{"metadata":{{"name":"n{node}"}},"status":{{"capacity":{{"cpu":"16","memory":"64Gi","pods":"110"}}}}}}"#
+        );
         assert_eq!(send(&server, "POST", "/api/v1/nodes", body).await.0, 201);
     }
     timed("5,000 nodes created", start.elapsed());
     let start = tokio::time::Instant::now();
     for index in 0..10_000 {
         assert_eq!(send(&server, "POST", "/api/v1/namespaces/default/pods", pod(index)).await.0, 201);
-        let binding = format!(r#"{{"metadata":{{"name":"p{index}"}},"target":{{"kind":"Node","name":"n{}"}}}}"#, index % 5_000);
+        let binding =
+            format!(r#"{{"metadata":{{"name":"p{index}"}},"target":{{"kind":"Node","name":"n{}"}}}}"#, index % 5_000);
         let path = format!("/api/v1/namespaces/default/pods/p{index}/binding");
         assert_eq!(send(&server, "POST", &path, binding).await.0, 201);
     }

@@ -18,23 +18,14 @@ pub struct Decoded {
 
 /// Decodes `value` as the struct `id`. The error is Go's message for the first value of a wrong type.
 pub fn decode(id: StructId, value: Value) -> Result<Decoded, String> {
-    let mut decoder = Decoder {
-        types: Types::get(),
-        strict_errors: Vec::new(),
-        path: Vec::new(),
-    };
+    let mut decoder = Decoder { types: Types::get(), strict_errors: Vec::new(), path: Vec::new() };
     let value = decoder.structure(id, value, "")?;
-    Ok(Decoded {
-        value,
-        strict_errors: decoder.strict_errors,
-    })
+    Ok(Decoded { value, strict_errors: decoder.strict_errors })
 }
 
 /// The zero value of a struct as it is written.
 pub fn empty(id: StructId) -> Value {
-    decode(id, Value::Object(Map::new()))
-        .map(|decoded| decoded.value)
-        .unwrap_or(Value::Null)
+    decode(id, Value::Object(Map::new())).map(|decoded| decoded.value).unwrap_or(Value::Null)
 }
 
 struct Decoder {
@@ -143,11 +134,7 @@ impl Decoder {
                     return Ok(Value::Null);
                 }
                 let time = times::parse(text).map_err(|_| times::parse_error(text, matches!(ty, Ty::MicroTime)))?;
-                let text = if matches!(ty, Ty::MicroTime) {
-                    times::micro(time)
-                } else {
-                    times::seconds(time)
-                };
+                let text = if matches!(ty, Ty::MicroTime) { times::micro(time) } else { times::seconds(time) };
                 Ok(Value::String(text))
             }
             Ty::Duration => match value {
@@ -157,10 +144,7 @@ impl Decoder {
             Ty::IntOrString => match &value {
                 Value::String(_) => Ok(value),
                 Value::Number(number) if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => Ok(value),
-                other => Err(format!(
-                    "json: cannot unmarshal {} into Go value of type int32",
-                    describe(other)
-                )),
+                other => Err(format!("json: cannot unmarshal {} into Go value of type int32", describe(other))),
             },
             Ty::Bytes => match &value {
                 Value::String(text) => base64_canonical(text).map(Value::String),
@@ -182,10 +166,7 @@ impl Decoder {
             })
             .collect();
         if parent.is_empty() {
-            return format!(
-                "json: cannot unmarshal {} into Go value of type {go_type}",
-                describe(value)
-            );
+            return format!("json: cannot unmarshal {} into Go value of type {go_type}", describe(value));
         }
         format!(
             "json: cannot unmarshal {} into Go struct field {parent}.{} of type {go_type}",
@@ -264,15 +245,9 @@ fn written(field: &Field, value: Value, types: &'static Types) -> Option<Value> 
         return Some(value);
     }
     // A struct is never "empty" to Go's omitempty, only to omitzero.
-    let is_struct = matches!(
-        field.ty,
-        Ty::Struct(_) | Ty::Time | Ty::MicroTime | Ty::Quantity | Ty::IntOrString | Ty::Duration
-    );
-    let omitted = if is_struct {
-        field.omit_zero
-    } else {
-        field.omit_empty || field.omit_zero
-    };
+    let is_struct =
+        matches!(field.ty, Ty::Struct(_) | Ty::Time | Ty::MicroTime | Ty::Quantity | Ty::IntOrString | Ty::Duration);
+    let omitted = if is_struct { field.omit_zero } else { field.omit_empty || field.omit_zero };
     if omitted {
         return None;
     }
@@ -363,15 +338,9 @@ mod tests {
 
     #[test]
     fn unknown_fields_fall_away_and_are_told() {
-        let got = decode(
-            kind("v1", "Pod"),
-            json!({"spec": {"containers": [{"name": "a", "foo": 1}]}, "bar": 2}),
-        )
-        .unwrap();
-        assert_eq!(
-            got.strict_errors,
-            ["unknown field \"bar\"", "unknown field \"spec.containers[0].foo\""]
-        );
+        let got =
+            decode(kind("v1", "Pod"), json!({"spec": {"containers": [{"name": "a", "foo": 1}]}, "bar": 2})).unwrap();
+        assert_eq!(got.strict_errors, ["unknown field \"bar\"", "unknown field \"spec.containers[0].foo\""]);
         assert_eq!(got.value.pointer("/spec/containers/0/foo"), None);
     }
 

@@ -188,7 +188,8 @@ fn service(object: &mut Value) {
     {
         spec.shift_remove("sessionAffinityConfig");
     }
-    if spec["sessionAffinity"] == "ClientIP" && spec.pointer("/sessionAffinityConfig/clientIP/timeoutSeconds").is_none() {
+    if spec["sessionAffinity"] == "ClientIP" && spec.pointer("/sessionAffinityConfig/clientIP/timeoutSeconds").is_none()
+    {
         spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": 10800}});
     }
     set(spec, "type", json!("ClusterIP"));

@@ -61,98 +61,47 @@ pub struct FieldError {
 
 impl FieldError {
     pub fn invalid(field: impl Into<String>, value: impl Shown, detail: impl Into<String>) -> Self {
-        Self {
-            kind: ErrorKind::Invalid,
-            field: field.into(),
-            value: Some(value.shown()),
-            detail: detail.into(),
-        }
+        Self { kind: ErrorKind::Invalid, field: field.into(), value: Some(value.shown()), detail: detail.into() }
     }
 
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            kind: ErrorKind::Required,
-            field: field.into(),
-            value: None,
-            detail: detail.into(),
-        }
+        Self { kind: ErrorKind::Required, field: field.into(), value: None, detail: detail.into() }
     }
 
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            kind: ErrorKind::Forbidden,
-            field: field.into(),
-            value: None,
-            detail: detail.into(),
-        }
+        Self { kind: ErrorKind::Forbidden, field: field.into(), value: None, detail: detail.into() }
     }
 
     pub fn duplicate(field: impl Into<String>, value: impl Shown) -> Self {
-        Self {
-            kind: ErrorKind::Duplicate,
-            field: field.into(),
-            value: Some(value.shown()),
-            detail: String::new(),
-        }
+        Self { kind: ErrorKind::Duplicate, field: field.into(), value: Some(value.shown()), detail: String::new() }
     }
 
     pub fn not_found(field: impl Into<String>, value: impl Shown) -> Self {
-        Self {
-            kind: ErrorKind::NotFound,
-            field: field.into(),
-            value: Some(value.shown()),
-            detail: String::new(),
-        }
+        Self { kind: ErrorKind::NotFound, field: field.into(), value: Some(value.shown()), detail: String::new() }
     }
 
     pub fn not_supported(field: impl Into<String>, value: impl Shown, supported: &[&str]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|text| format!("{text:?}")).collect();
-        let detail = if quoted.is_empty() {
-            String::new()
-        } else {
-            format!("supported values: {}", quoted.join(", "))
-        };
-        Self {
-            kind: ErrorKind::NotSupported,
-            field: field.into(),
-            value: Some(value.shown()),
-            detail,
-        }
+        let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
+        Self { kind: ErrorKind::NotSupported, field: field.into(), value: Some(value.shown()), detail }
     }
 
     pub fn too_long(field: impl Into<String>, limit: usize) -> Self {
         let detail = format!("may not be more than {limit} bytes");
-        Self {
-            kind: ErrorKind::TooLong,
-            field: field.into(),
-            value: None,
-            detail,
-        }
+        Self { kind: ErrorKind::TooLong, field: field.into(), value: None, detail }
     }
 
     pub fn too_many(field: impl Into<String>, actual: usize, limit: usize) -> Self {
         let detail = format!("must have at most {limit} items");
-        Self {
-            kind: ErrorKind::TooMany,
-            field: field.into(),
-            value: Some(actual.to_string()),
-            detail,
-        }
+        Self { kind: ErrorKind::TooMany, field: field.into(), value: Some(actual.to_string()), detail }
     }
 
     /// An error whose message somebody else has worded already.
     pub fn worded(kind: ErrorKind, field: impl Into<String>, body: impl Into<String>) -> Self {
         let body = body.into();
-        let detail = body
-            .strip_prefix(kind.text())
-            .map(|rest| rest.trim_start_matches(": ").to_owned())
-            .unwrap_or(body);
-        Self {
-            kind,
-            field: field.into(),
-            value: None,
-            detail,
-        }
+        let detail =
+            body.strip_prefix(kind.text()).map(|rest| rest.trim_start_matches(": ").to_owned()).unwrap_or(body);
+        Self { kind, field: field.into(), value: None, detail }
     }
 
     /// The message without the field.

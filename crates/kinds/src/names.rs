@@ -82,9 +82,7 @@ fn name_part_shape(text: &str) -> bool {
     };
     first.is_ascii_alphanumeric()
         && last.is_ascii_alphanumeric()
-        && bytes
-            .iter()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+        && bytes.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
 /// Keys of labels, annotations and resources: `[prefix/]name`.
@@ -104,9 +102,7 @@ pub fn qualified_name(text: &str) -> Check {
         _ => {
             let message = QUALIFIED_NAME_MESSAGE.replacen("name part must", "a valid label key must", 0);
             let message = message.replacen("name part must", "a qualified name must", 1);
-            return Err(vec![
-                message + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
-            ]);
+            return Err(vec![message + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]);
         }
     };
     if name.is_empty() {
@@ -149,9 +145,6 @@ mod tests {
         assert!(qualified_name("a/b/c").is_err());
         assert!(label_value("").is_ok());
         assert!(label_value("-a").is_err());
-        assert_eq!(
-            dns_label(&"a".repeat(64)).unwrap_err(),
-            ["must be no more than 63 bytes"]
-        );
+        assert_eq!(dns_label(&"a".repeat(64)).unwrap_err(), ["must be no more than 63 bytes"]);
     }
 }

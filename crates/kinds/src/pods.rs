@@ -6,10 +6,7 @@ use crate::quantity::Quantity;
 
 /// Guaranteed, Burstable or BestEffort, from cpu and memory of all containers.
 pub fn qos_class(spec: &Value) -> &'static str {
-    if let Some(resources) = spec
-        .get("resources")
-        .filter(|r| !r["requests"].is_null() || !r["limits"].is_null())
-    {
+    if let Some(resources) = spec.get("resources").filter(|r| !r["requests"].is_null() || !r["limits"].is_null()) {
         let (requests, limits) = (compute(&resources["requests"]), compute(&resources["limits"]));
         return class(&[(requests, limits)]);
     }
@@ -40,11 +37,7 @@ fn class(all: &[(Compute, Compute)]) -> &'static str {
     let guaranteed = |(requests, limits): &(Compute, Compute)| {
         limits.iter().all(Option::is_some) && requests.iter().zip(limits).all(|(r, l)| r.is_none() || r == l)
     };
-    if all.iter().all(guaranteed) {
-        "Guaranteed"
-    } else {
-        "Burstable"
-    }
+    if all.iter().all(guaranteed) { "Guaranteed" } else { "Burstable" }
 }
 
 /// Copies the resources (and resize policy) of `wanted`'s containers into `spec`'s containers of the same name.
@@ -54,11 +47,7 @@ pub fn take_resources(spec: &mut Value, wanted: &Value) {
             continue;
         };
         for container in containers {
-            let source = wanted[list]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .find(|other| other["name"] == container["name"]);
+            let source = wanted[list].as_array().into_iter().flatten().find(|other| other["name"] == container["name"]);
             let Some(source) = source else { continue };
             for key in ["resources", "resizePolicy"] {
                 if let Some(value) = source.get(key) {
@@ -80,28 +69,17 @@ pub fn fold_match_label_keys(pod: &mut Value) {
         let Some(affinity) = pod.pointer_mut(&format!("/spec/affinity/{group}")) else {
             continue;
         };
-        for term in affinity["requiredDuringSchedulingIgnoredDuringExecution"]
-            .as_array_mut()
-            .into_iter()
-            .flatten()
-        {
+        for term in affinity["requiredDuringSchedulingIgnoredDuringExecution"].as_array_mut().into_iter().flatten() {
             fold_term(term, &labels);
         }
-        for weighted in affinity["preferredDuringSchedulingIgnoredDuringExecution"]
-            .as_array_mut()
-            .into_iter()
-            .flatten()
+        for weighted in affinity["preferredDuringSchedulingIgnoredDuringExecution"].as_array_mut().into_iter().flatten()
         {
             if let Some(term) = weighted.get_mut("podAffinityTerm") {
                 fold_term(term, &labels);
             }
         }
     }
-    for constraint in pod["spec"]["topologySpreadConstraints"]
-        .as_array_mut()
-        .into_iter()
-        .flatten()
-    {
+    for constraint in pod["spec"]["topologySpreadConstraints"].as_array_mut().into_iter().flatten() {
         fold(constraint, &labels, "matchLabelKeys", "In");
     }
 }
@@ -143,10 +121,7 @@ mod tests {
                 "Guaranteed",
             ),
             (json!({"limits": {"cpu": "1", "memory": "1Gi"}}), "Guaranteed"),
-            (
-                json!({"requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "1Gi"}}),
-                "Burstable",
-            ),
+            (json!({"requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "1Gi"}}), "Burstable"),
             (json!({"requests": {"cpu": "0"}}), "BestEffort"),
         ] {
             assert_eq!(qos_class(&pod(resources.clone())), want, "{resources}");

@@ -93,7 +93,9 @@ fn columns_text(group: &str, kind: &str) -> &'static str {
             "Name|#Desired|#Current|#Ready|#Up-to-date|#Available|Node Selector|Age|!Containers|!Images|!Selector"
         }
         ("batch", "Job") => "Name|Status|Completions|Duration|Age|!Containers|!Images|!Selector",
-        ("batch", "CronJob") => "Name|Schedule|Timezone|?Suspend|#Active|Last Schedule|Age|!Containers|!Images|!Selector",
+        ("batch", "CronJob") => {
+            "Name|Schedule|Timezone|?Suspend|#Active|Last Schedule|Age|!Containers|!Images|!Selector"
+        }
         ("", "Service") => "Name|Type|Cluster-IP|External-IP|Port(s)|Age|!Selector",
         ("networking.k8s.io", "Ingress") => "Name|Class|Hosts|Address|Ports|Age",
         ("networking.k8s.io", "IngressClass") => "Name|Controller|Parameters|Age",
@@ -165,7 +167,7 @@ pub fn columns(group: &str, kind: &str) -> Vec<Column> {
                 '?' => Column::of(name, "boolean", "", wide),
                 '@' => Column::of(name, "string", "name", wide),
                 '^' => Column::of(name, "date", "", wide),
-                _ => Column::of(name, "string", if name == "Name" && wide == 0 { "name" } else { "" }, wide),
+                _ => Column::of(name, "string", if name == "Name" { "name" } else { "" }, wide),
             }
         })
         .collect();
@@ -208,7 +210,8 @@ mod tests {
     #[test]
     fn every_kind_has_a_cell_for_every_column() {
         let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
-        for resource in crate::resources::all().iter().filter(|r| r.subresource.is_empty() && r.verbs.contains(&"list")) {
+        for resource in crate::resources::all().iter().filter(|r| r.subresource.is_empty() && r.verbs.contains(&"list"))
+        {
             let object = json!({"metadata": {"name": "x", "creationTimestamp": "2026-01-01T00:00:00Z"}});
             let (columns, cells) =
                 (columns(resource.group, resource.kind), cells(resource.group, resource.kind, &object, now));

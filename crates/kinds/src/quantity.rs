@@ -32,9 +32,7 @@ impl Quantity {
             Some(b'+') => (false, &text[1..]),
             Some(_) => (false, text),
         };
-        let digits_end = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
+        let digits_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let (number, suffix) = rest.split_at(digits_end);
         if number.is_empty() || number == "." || number.matches('.').count() > 1 {
             return Err(PATTERN_MESSAGE);
@@ -43,23 +41,15 @@ impl Quantity {
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let mut value: i128 = 0;
         for digit in whole.bytes().chain(fraction.bytes()) {
-            value = value
-                .checked_mul(10)
-                .and_then(|v| v.checked_add(i128::from(digit - b'0')))
-                .ok_or(PATTERN_MESSAGE)?;
+            value =
+                value.checked_mul(10).and_then(|v| v.checked_add(i128::from(digit - b'0'))).ok_or(PATTERN_MESSAGE)?;
         }
         let nanos = scale.apply(value, fraction.len());
-        Ok(Quantity {
-            nanos: if negative { -nanos } else { nanos },
-            format,
-        })
+        Ok(Quantity { nanos: if negative { -nanos } else { nanos }, format })
     }
 
     pub fn from_units(units: i64) -> Quantity {
-        Quantity {
-            nanos: i128::from(units) * NANOS,
-            format: Format::DecimalSi,
-        }
+        Quantity { nanos: i128::from(units) * NANOS, format: Format::DecimalSi }
     }
 
     /// Whole units, rounded away from zero, as `Quantity.Value()` does.
@@ -77,19 +67,13 @@ impl Quantity {
 
     pub fn add(self, other: Quantity) -> Quantity {
         let format = if self.nanos == 0 { other.format } else { self.format };
-        Quantity {
-            nanos: self.nanos + other.nanos,
-            format,
-        }
+        Quantity { nanos: self.nanos + other.nanos, format }
     }
 
     /// The sum takes the format of the left side, as in Go, where a difference keeps its receiver's.
     pub fn sub(self, other: Quantity) -> Quantity {
         let format = if self.nanos == 0 { other.format } else { self.format };
-        Quantity {
-            nanos: self.nanos - other.nanos,
-            format,
-        }
+        Quantity { nanos: self.nanos - other.nanos, format }
     }
 
     /// The canonical text.
@@ -153,11 +137,7 @@ fn shift10(value: i128, exponent: i32) -> i128 {
 
 fn div_up(value: i128, divisor: i128) -> i128 {
     let quotient = value / divisor;
-    if value % divisor == 0 {
-        quotient
-    } else {
-        quotient + value.signum()
-    }
+    if value % divisor == 0 { quotient } else { quotient + value.signum() }
 }
 
 fn clamp(value: i128) -> i64 {
@@ -192,18 +172,8 @@ fn suffix_scale(suffix: &str) -> Option<(Scale, Format)> {
     }
 }
 
-const DECIMAL_SUFFIXES: [(i32, &str); 10] = [
-    (18, "E"),
-    (15, "P"),
-    (12, "T"),
-    (9, "G"),
-    (6, "M"),
-    (3, "k"),
-    (0, ""),
-    (-3, "m"),
-    (-6, "u"),
-    (-9, "n"),
-];
+const DECIMAL_SUFFIXES: [(i32, &str); 10] =
+    [(18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k"), (0, ""), (-3, "m"), (-6, "u"), (-9, "n")];
 const EXPONENT_SUFFIXES: [(i32, &str); 10] = [
     (18, "e18"),
     (15, "e15"),

@@ -31,11 +31,7 @@ impl Resource {
 
 /// `v1` for the core group, `group/version` otherwise.
 pub fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    }
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
 /// All of them, grouped by group and version in the order discovery lists them.
@@ -84,10 +80,7 @@ mod tests {
 
     #[test]
     fn eviction_is_a_subresource_of_another_group() {
-        let eviction = all()
-            .iter()
-            .find(|r| r.plural == "pods" && r.subresource == "eviction")
-            .unwrap();
+        let eviction = all().iter().find(|r| r.plural == "pods" && r.subresource == "eviction").unwrap();
         assert_eq!(eviction.kind_group_version, Some(("policy", "v1")));
         assert!(eviction.namespaced);
     }

@@ -44,10 +44,9 @@ pub fn fields(group: &str, kind: &str) -> &'static [(&'static str, &'static [&'s
             ("type", &["/type"]),
         ],
         ("certificates.k8s.io", "CertificateSigningRequest") => &[("spec.signerName", &["/spec/signerName"])],
-        ("resource.k8s.io", "ResourceSlice") => &[
-            ("spec.nodeName", &["/spec/nodeName"]),
-            ("spec.driver", &["/spec/driver"]),
-        ],
+        ("resource.k8s.io", "ResourceSlice") => {
+            &[("spec.nodeName", &["/spec/nodeName"]), ("spec.driver", &["/spec/driver"])]
+        }
         ("networking.k8s.io", "IPAddress") => &[],
         _ => &[],
     }

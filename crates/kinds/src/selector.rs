@@ -29,10 +29,7 @@ pub enum Operator {
 
 impl Selector {
     pub fn nothing() -> Selector {
-        Selector {
-            requirements: Vec::new(),
-            nothing: true,
-        }
+        Selector { requirements: Vec::new(), nothing: true }
     }
 
     pub fn is_everything(&self) -> bool {
@@ -41,11 +38,7 @@ impl Selector {
 
     /// `get` answers the value of a label.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
-        !self.nothing
-            && self
-                .requirements
-                .iter()
-                .all(|requirement| requirement.matches(get(&requirement.key)))
+        !self.nothing && self.requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))
     }
 
     /// Matches a JSON map of labels.
@@ -61,25 +54,11 @@ impl Selector {
             return Selector::nothing();
         };
         let mut requirements = Vec::new();
-        for (key, value) in selector
-            .get("matchLabels")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
+        for (key, value) in selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
             let values = vec![value.as_str().unwrap_or_default().to_owned()];
-            requirements.push(Requirement {
-                key: key.clone(),
-                operator: Operator::In,
-                values,
-            });
+            requirements.push(Requirement { key: key.clone(), operator: Operator::In, values });
         }
-        for expression in selector
-            .get("matchExpressions")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
+        for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
             let operator = match expression.get("operator").and_then(Value::as_str) {
                 Some("In") => Operator::In,
                 Some("NotIn") => Operator::NotIn,
@@ -87,37 +66,23 @@ impl Selector {
                 Some("DoesNotExist") => Operator::DoesNotExist,
                 _ => return Selector::nothing(),
             };
-            let key = expression
-                .get("key")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned();
+            let key = expression.get("key").and_then(Value::as_str).unwrap_or_default().to_owned();
             let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
             let values = values.filter_map(Value::as_str).map(str::to_owned).collect();
             requirements.push(Requirement { key, operator, values });
         }
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Selector {
-            requirements,
-            nothing: false,
-        }
+        Selector { requirements, nothing: false }
     }
 
     /// A plain map of labels, such as a Service's selector.
     pub fn from_map(labels: &Value) -> Selector {
-        let requirements = labels
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| Requirement {
-                key: key.clone(),
-                operator: Operator::In,
-                values: vec![value.as_str().unwrap_or_default().to_owned()],
-            });
-        Selector {
-            requirements: requirements.collect(),
-            nothing: false,
-        }
+        let requirements = labels.as_object().into_iter().flatten().map(|(key, value)| Requirement {
+            key: key.clone(),
+            operator: Operator::In,
+            values: vec![value.as_str().unwrap_or_default().to_owned()],
+        });
+        Selector { requirements: requirements.collect(), nothing: false }
     }
 
     /// The query form, as the scale subresource and error messages show it.
@@ -141,11 +106,7 @@ impl Requirement {
                 ) else {
                     return false;
                 };
-                if self.operator == Operator::GreaterThan {
-                    left > right
-                } else {
-                    left < right
-                }
+                if self.operator == Operator::GreaterThan { left > right } else { left < right }
             }
         }
     }
@@ -169,20 +130,14 @@ impl Requirement {
 
 /// Parses the query grammar of label selectors. The error is the server's.
 pub fn parse_labels(text: &str) -> Result<Selector, String> {
-    let mut parser = Parser {
-        tokens: lex(text),
-        at: 0,
-    };
+    let mut parser = Parser { tokens: lex(text), at: 0 };
     let mut requirements = Vec::new();
     loop {
         match parser.peek() {
             Token::End => break,
             Token::Word(_) | Token::Bang => requirements.push(parser.requirement()?),
             other => {
-                return Err(format!(
-                    "found '{}', expected: !, identifier, or 'end of string'",
-                    other.text()
-                ));
+                return Err(format!("found '{}', expected: !, identifier, or 'end of string'", other.text()));
             }
         }
         match parser.next() {
@@ -195,10 +150,7 @@ pub fn parse_labels(text: &str) -> Result<Selector, String> {
         }
     }
     requirements.sort_by(|a: &Requirement, b| a.key.cmp(&b.key));
-    Ok(Selector {
-        requirements,
-        nothing: false,
-    })
+    Ok(Selector { requirements, nothing: false })
 }
 
 /// One term of a field selector.
@@ -219,11 +171,7 @@ pub fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, String> {
         let invalid = || format!("invalid selector: '{text}'; can't understand '{term}'");
         let (at, operator) = find_operator(&term).ok_or_else(invalid)?;
         let value = unescape(&term[at + operator.len()..])?;
-        terms.push(FieldTerm {
-            field: term[..at].to_owned(),
-            value,
-            equal: operator != "!=",
-        });
+        terms.push(FieldTerm { field: term[..at].to_owned(), value, equal: operator != "!=" });
     }
     Ok(terms)
 }
@@ -264,9 +212,7 @@ fn unescape(text: &str) -> Result<String, String> {
                 None => return Err("invalid field selector: invalid escape sequence: \\".into()),
             },
             ',' | '=' => {
-                return Err(format!(
-                    "invalid field selector: unescaped character in value: {text}: {c}"
-                ));
+                return Err(format!("invalid field selector: unescaped character in value: {text}: {c}"));
             }
             _ => out.push(c),
         }
@@ -383,19 +329,11 @@ impl Parser {
             return Err(prefix(format!("<nil>: Invalid value: {key:?}: {}", errors.join("; "))));
         }
         if negated {
-            return Ok(Requirement {
-                key,
-                operator: Operator::DoesNotExist,
-                values: Vec::new(),
-            });
+            return Ok(Requirement { key, operator: Operator::DoesNotExist, values: Vec::new() });
         }
         let operator = match self.peek() {
             Token::End | Token::Comma => {
-                return Ok(Requirement {
-                    key,
-                    operator: Operator::Exists,
-                    values: Vec::new(),
-                });
+                return Ok(Requirement { key, operator: Operator::Exists, values: Vec::new() });
             }
             Token::Word(word) if word == "in" => Operator::In,
             Token::Word(word) if word == "notin" => Operator::NotIn,
@@ -404,18 +342,11 @@ impl Parser {
             Token::Greater => Operator::GreaterThan,
             Token::Less => Operator::LessThan,
             other => {
-                return Err(prefix(format!(
-                    "found '{}', expected: in, notin, =, ==, !=, gt, lt",
-                    other.text()
-                )));
+                return Err(prefix(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.text())));
             }
         };
         let set = matches!(self.next(), Token::Word(_));
-        let values = if set {
-            self.set().map_err(prefix)?
-        } else {
-            vec![self.exact().map_err(prefix)?]
-        };
+        let values = if set { self.set().map_err(prefix)? } else { vec![self.exact().map_err(prefix)?] };
         for (index, value) in values.iter().enumerate() {
             if matches!(operator, Operator::GreaterThan | Operator::LessThan) && value.parse::<i64>().is_err() {
                 return Err(prefix(format!(
@@ -423,10 +354,7 @@ impl Parser {
                 )));
             }
             if let Err(errors) = crate::names::label_value(value) {
-                return Err(prefix(format!(
-                    "values[{index}][{key}]: Invalid value: {value:?}: {}",
-                    errors.join("; ")
-                )));
+                return Err(prefix(format!("values[{index}][{key}]: Invalid value: {value:?}: {}", errors.join("; "))));
             }
         }
         Ok(Requirement { key, operator, values })

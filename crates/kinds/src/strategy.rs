@@ -113,10 +113,7 @@ pub fn prepare_create(kind: &str, object: &mut Value, has_status: bool, now: &st
         "Pod" => {
             let qos = pods::qos_class(&object["spec"]);
             object["status"] = json!({"phase": "Pending", "qosClass": qos});
-            if object["spec"]["schedulingGates"]
-                .as_array()
-                .is_some_and(|gates| !gates.is_empty())
-            {
+            if object["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
                 object["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
                     "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null, "lastTransitionTime": null}]);
             }
@@ -186,10 +183,8 @@ pub fn prepare_update(kind: &str, part: Part, object: &mut Value, old: &Value, h
                 }
                 "PersistentVolume" => {
                     let (old_phase, new_phase) = (&old["status"]["phase"], &object["status"]["phase"]);
-                    let (before, after) = (
-                        &old["status"]["lastPhaseTransitionTime"],
-                        &object["status"]["lastPhaseTransitionTime"],
-                    );
+                    let (before, after) =
+                        (&old["status"]["lastPhaseTransitionTime"], &object["status"]["lastPhaseTransitionTime"]);
                     if old_phase == new_phase {
                         if after.is_null() && !before.is_null() {
                             object["status"]["lastPhaseTransitionTime"] = before.clone();
@@ -234,11 +229,7 @@ pub fn prepare_update(kind: &str, part: Part, object: &mut Value, old: &Value, h
     }
     let generation = old["metadata"].get("generation").cloned();
     let bumped = has_generation(kind) && generation_moves(kind, part, object, old);
-    let next = if bumped {
-        generation.as_ref().and_then(Value::as_i64).unwrap_or(0) + 1
-    } else {
-        0
-    };
+    let next = if bumped { generation.as_ref().and_then(Value::as_i64).unwrap_or(0) + 1 } else { 0 };
     match generation {
         _ if bumped => object["metadata"]["generation"] = Value::from(next),
         Some(generation) => object["metadata"]["generation"] = generation,
@@ -283,7 +274,9 @@ fn drop_fields_of_the_old_type(object: &mut Value, old: &Value) {
             status.insert("loadBalancer".into(), json!({}));
         }
     }
-    if new_kind == "ExternalName" && old_kind != "ExternalName" && object["spec"]["clusterIP"] == old["spec"]["clusterIP"]
+    if new_kind == "ExternalName"
+        && old_kind != "ExternalName"
+        && object["spec"]["clusterIP"] == old["spec"]["clusterIP"]
         && let Some(spec) = object["spec"].as_object_mut()
     {
         for key in ["clusterIP", "clusterIPs", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"] {

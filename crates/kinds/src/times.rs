@@ -21,11 +21,7 @@ pub fn micro(time: Timestamp) -> String {
 
 /// Go's message for text that is no time.
 pub fn parse_error(text: &str, micro: bool) -> String {
-    let layout = if micro {
-        "2006-01-02T15:04:05.000000Z07:00"
-    } else {
-        "2006-01-02T15:04:05Z07:00"
-    };
+    let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
     format!("parsing time \"{text}\" as \"{layout}\": cannot parse \"{text}\" as \"2006\"")
 }
 

@@ -110,14 +110,10 @@ impl Types {
 /// The file's grammar: `kind GROUP/VERSION KIND TYPE` lines, then a line per type followed by one indented line per field.
 fn parse(text: &'static str) -> Types {
     let mut types = Types::default();
-    let names = text
-        .lines()
-        .filter(|line| !line.starts_with(' ') && !line.starts_with("kind "));
+    let names = text.lines().filter(|line| !line.starts_with(' ') && !line.starts_with("kind "));
     for (index, line) in names.enumerate() {
         let name = line.split(' ').next().unwrap_or(line);
-        types
-            .by_name
-            .insert(name, StructId(u32::try_from(index).expect("a few thousand types")));
+        types.by_name.insert(name, StructId(u32::try_from(index).expect("a few thousand types")));
     }
     for line in text.lines() {
         let mut words = line.trim_start().split(' ');
@@ -133,19 +129,10 @@ fn parse(text: &'static str) -> Types {
         } else if line.starts_with(' ') {
             let ty = ty(words.next().unwrap_or_default(), &types.by_name);
             let field = field(first, ty, words);
-            types
-                .structs
-                .last_mut()
-                .expect("a type precedes its fields")
-                .fields
-                .push(field);
+            types.structs.last_mut().expect("a type precedes its fields").fields.push(field);
         } else {
             let map_type = words.find_map(|word| word.strip_prefix("map="));
-            types.structs.push(Struct {
-                name: first,
-                map_type,
-                fields: Vec::new(),
-            });
+            types.structs.push(Struct { name: first, map_type, fields: Vec::new() });
         }
     }
     types
@@ -238,33 +225,12 @@ mod tests {
     fn every_word_of_the_table_is_understood() {
         let types = Types::get();
         assert!(types.kinds().len() > 80);
-        for line in include_str!("../data/types.txt")
-            .lines()
-            .filter(|line| line.starts_with(' '))
-        {
-            let ty = line
-                .trim_start()
-                .split(' ')
-                .nth(1)
-                .unwrap()
-                .trim_start_matches(['*', '[', ']', '{', '}']);
-            let known = [
-                "string",
-                "bool",
-                "int",
-                "int32",
-                "int64",
-                "float64",
-                "quantity",
-                "time",
-                "microtime",
-            ];
+        for line in include_str!("../data/types.txt").lines().filter(|line| line.starts_with(' ')) {
+            let ty = line.trim_start().split(' ').nth(1).unwrap().trim_start_matches(['*', '[', ']', '{', '}']);
+            let known = ["string", "bool", "int", "int32", "int64", "float64", "quantity", "time", "microtime"];
             let rest = ["duration", "intorstring", "bytes", "raw", "fields", "json"];
             let kind = ty.split(':').next().unwrap();
-            assert!(
-                ty.starts_with('@') || known.contains(&kind) || rest.contains(&kind),
-                "{line}"
-            );
+            assert!(ty.starts_with('@') || known.contains(&kind) || rest.contains(&kind), "{line}");
         }
     }
 }

@@ -33,7 +33,12 @@ pub fn update(group: &str, kind: &str, namespaced: bool, part: Part, object: &Va
     // Twice, as on the reference server, where the generic check and the kind's own both look.
     let again = metadata(namespaced, NameRule::Any, object);
     errors.extend(again.iter().filter(|error| !error.field.starts_with("metadata.finalizers[")).cloned());
-    errors.extend(again);
+    errors.extend(again.iter().cloned());
+    if (group, kind) == ("", "Pod") {
+        // And of pods twice more.
+        errors.extend(again.iter().filter(|error| error.field == "metadata.labels").cloned());
+        errors.extend(again.iter().filter(|error| error.field == "metadata.labels").cloned());
+    }
     if part == Part::Status || part == Part::Approval || part == Part::Finalize {
         errors.extend(match (group, kind) {
             ("", "Pod") => pod_update::status(object, old),
@@ -58,7 +63,9 @@ pub fn update(group: &str, kind: &str, namespaced: bool, part: Part, object: &Va
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class_update(object, old),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => policy::binding_update(object, old),
         ("node.k8s.io", "RuntimeClass") => policy::runtime_class_update(object, old),
-        ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate") => immutable("spec", object.get("spec"), old.get("spec")),
+        ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate") => {
+            immutable("spec", object.get("spec"), old.get("spec"))
+        }
         _ => Vec::new(),
     });
     if (group, kind) != ("", "Pod") && !content_first {

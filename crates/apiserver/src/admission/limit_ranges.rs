@@ -64,7 +64,12 @@ pub(super) fn check_pod(state: &State, attributes: &Attributes<'_>, pod: &Value)
                 Some("Container") => {
                     for list in ["containers", "initContainers"] {
                         for container in pod["spec"][list].as_array().into_iter().flatten() {
-                            check(limit, &container["resources"]["requests"], &container["resources"]["limits"], &mut errors);
+                            check(
+                                limit,
+                                &container["resources"]["requests"],
+                                &container["resources"]["limits"],
+                                &mut errors,
+                            );
                         }
                     }
                 }
@@ -91,7 +96,10 @@ pub(super) fn check_claim(state: &State, attributes: &Attributes<'_>, claim: &Va
                 let kind = "PersistentVolumeClaim";
                 let (enforced_q, request) = (quantity(enforced), quantity(&requests[name]));
                 match request {
-                    None => errors.push(format!("maximum {name} usage per {kind} is {}.  No request is specified", text(enforced))),
+                    None => errors.push(format!(
+                        "maximum {name} usage per {kind} is {}.  No request is specified",
+                        text(enforced)
+                    )),
                     Some(request) if enforced_q.is_some_and(|enforced| request > enforced) => errors.push(format!(
                         "maximum {name} usage per {kind} is {}, but request is {}",
                         text(enforced),
@@ -155,8 +163,12 @@ fn ratio(kind: &str, name: &str, enforced: &Value, requests: &Value, limits: &Va
     let most = quantity(enforced)?;
     let prefix = format!("{name} max limit to request ratio per {kind} is {}", text(enforced));
     let present = |list: &Value| quantity(&list[name]).filter(|quantity| !quantity.is_zero());
-    let Some(request) = present(requests) else { return Some(format!("{prefix}, but no request is specified or request is 0")) };
-    let Some(limit) = present(limits) else { return Some(format!("{prefix}, but no limit is specified or limit is 0")) };
+    let Some(request) = present(requests) else {
+        return Some(format!("{prefix}, but no request is specified or request is 0"));
+    };
+    let Some(limit) = present(limits) else {
+        return Some(format!("{prefix}, but no limit is specified or limit is 0"));
+    };
     let ratio = limit.nanos as f64 / request.nanos as f64;
     let most = most.nanos as f64 / 1e9;
     (ratio > most).then(|| format!("{prefix}, but provided ratio is {ratio:.6}"))

@@ -12,12 +12,7 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 pub(super) fn lifecycle(state: &State, attributes: &Attributes<'_>) -> Result<(), ApiError> {
     let served = attributes.served;
     if attributes.operation == Operation::Delete && served.is("", "Namespace") && IMMORTAL.contains(&attributes.name) {
-        return Err(ApiError::forbidden(
-            "",
-            "namespaces",
-            attributes.name,
-            "this namespace may not be deleted",
-        ));
+        return Err(ApiError::forbidden("", "namespaces", attributes.name, "this namespace may not be deleted"));
     }
     if attributes.operation != Operation::Create || !served.namespaced || served.is("", "Namespace") {
         return Ok(());
@@ -27,10 +22,7 @@ pub(super) fn lifecycle(state: &State, attributes: &Attributes<'_>) -> Result<()
         return Ok(());
     }
     let namespace = attributes.namespace;
-    let found = state
-        .registry
-        .table("", "namespaces")
-        .and_then(|table| state.store.get(table, namespace));
+    let found = state.registry.table("", "namespaces").and_then(|table| state.store.get(table, namespace));
     let Some(found) = found else {
         return Err(ApiError::not_found("", "namespaces", namespace));
     };

@@ -28,7 +28,9 @@ pub(super) fn service_account(state: &mut State, attributes: &Attributes<'_>, po
         return Ok(());
     }
     let spec = &mut pod["spec"];
-    let named = ["serviceAccountName", "serviceAccount"].iter().find_map(|key| spec[*key].as_str().filter(|name| !name.is_empty()));
+    let named = ["serviceAccountName", "serviceAccount"]
+        .iter()
+        .find_map(|key| spec[*key].as_str().filter(|name| !name.is_empty()));
     let name = named.unwrap_or("default").to_owned();
     spec["serviceAccountName"] = json!(name);
     spec["serviceAccount"] = json!(name);
@@ -138,7 +140,8 @@ pub(super) fn one_default_priority(state: &State, attributes: &Attributes<'_>, c
     match default_class(state).map(|other| other["metadata"]["name"].clone()) {
         Some(other) if other != class["metadata"]["name"] => {
             let other = other.as_str().unwrap_or_default().to_owned();
-            Err(attributes.forbidden(&format!("PriorityClass {other} is already marked as default. Only one default can exist")))
+            Err(attributes
+                .forbidden(&format!("PriorityClass {other} is already marked as default. Only one default can exist")))
         }
         _ => Ok(()),
     }
@@ -173,11 +176,14 @@ pub(super) fn runtime_class(state: &State, attributes: &Attributes<'_>, pod: &mu
         return Err(attributes.forbidden(&format!("pod rejected: RuntimeClass {name:?} not found")));
     };
     let class = class.value();
-    let overhead = class.pointer("/overhead/podFixed").filter(|fixed| fixed.as_object().is_some_and(|fixed| !fixed.is_empty()));
+    let overhead =
+        class.pointer("/overhead/podFixed").filter(|fixed| fixed.as_object().is_some_and(|fixed| !fixed.is_empty()));
     let given = pod["spec"].get("overhead").filter(|given| given.is_object());
     match (overhead, given) {
         (Some(overhead), Some(given)) if overhead != given => {
-            return Err(attributes.forbidden("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"));
+            return Err(
+                attributes.forbidden("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+            );
         }
         (Some(overhead), _) => pod["spec"]["overhead"] = overhead.clone(),
         (None, Some(_)) => {

@@ -51,7 +51,8 @@ pub(super) fn check(state: &State, attributes: &Attributes<'_>, object: &Value) 
         }
         if !over.is_empty() {
             let list = |pick: &dyn Fn(&(&String, Quantity, Quantity, Quantity)) -> Quantity| {
-                let texts: Vec<String> = over.iter().map(|entry| format!("{}={}", entry.0, pick(entry).canonical())).collect();
+                let texts: Vec<String> =
+                    over.iter().map(|entry| format!("{}={}", entry.0, pick(entry).canonical())).collect();
                 texts.join(",")
             };
             let why = format!(
@@ -67,7 +68,12 @@ pub(super) fn check(state: &State, attributes: &Attributes<'_>, object: &Value) 
 }
 
 /// A pod must say what a quota counts.
-fn must_specify(attributes: &Attributes<'_>, quota: &str, hard: &Map<String, Value>, pod: &Value) -> Result<(), ApiError> {
+fn must_specify(
+    attributes: &Attributes<'_>,
+    quota: &str,
+    hard: &Map<String, Value>,
+    pod: &Value,
+) -> Result<(), ApiError> {
     let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for list in ["containers", "initContainers"] {
         for container in pod["spec"][list].as_array().into_iter().flatten() {
@@ -100,7 +106,11 @@ fn quantity(value: &Value) -> Option<Quantity> {
 fn usage_of(served: &Served, object: &Value) -> Usage {
     let mut usage = Usage::new();
     let one = Quantity::from_units(1);
-    let count = if served.group.is_empty() { format!("count/{}", served.plural) } else { format!("count/{}.{}", served.plural, served.group) };
+    let count = if served.group.is_empty() {
+        format!("count/{}", served.plural)
+    } else {
+        format!("count/{}.{}", served.plural, served.group)
+    };
     usage.insert(count, one);
     match (&*served.group, &*served.kind) {
         ("", "Pod") => {
@@ -173,8 +183,12 @@ fn usage(state: &State, namespace: &str, quota: &Value) -> Usage {
 fn counted(state: &State, hard: &Map<String, Value>) -> Vec<std::sync::Arc<Served>> {
     let mut found = Vec::new();
     let mut add = |group: &str, plural: &str| {
-        let mut versions: Vec<_> =
-            state.registry.all().filter(|served| &*served.group == group && &*served.plural == plural).cloned().collect();
+        let mut versions: Vec<_> = state
+            .registry
+            .all()
+            .filter(|served| &*served.group == group && &*served.plural == plural)
+            .cloned()
+            .collect();
         versions.sort_by(|a, b| a.version.cmp(&b.version));
         if let Some(served) = versions.into_iter().next()
             && !found.iter().any(|known: &std::sync::Arc<Served>| known.table == served.table)
@@ -186,7 +200,10 @@ fn counted(state: &State, hard: &Map<String, Value>) -> Vec<std::sync::Arc<Serve
         if let Some(counted) = name.strip_prefix("count/") {
             let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
             add(group, plural);
-        } else if name.contains("storageclass.storage.k8s.io") || name == "persistentvolumeclaims" || name == "requests.storage" {
+        } else if name.contains("storageclass.storage.k8s.io")
+            || name == "persistentvolumeclaims"
+            || name == "requests.storage"
+        {
             add("", "persistentvolumeclaims");
         } else if name.starts_with("services") {
             add("", "services");
@@ -242,8 +259,10 @@ pub(super) fn refresh(state: &mut State, served: &Served, namespace: &str) {
     }
     let Some(table) = state.registry.table("", "resourcequotas") else { return };
     for (key, mut quota) in quotas {
-        let used: Map<String, Value> =
-            usage(state, namespace, &quota).into_iter().map(|(name, used)| (name, Value::from(used.canonical()))).collect();
+        let used: Map<String, Value> = usage(state, namespace, &quota)
+            .into_iter()
+            .map(|(name, used)| (name, Value::from(used.canonical())))
+            .collect();
         let status = json!({"hard": quota["spec"]["hard"], "used": used});
         if quota["status"] != status {
             quota["status"] = status;

@@ -10,7 +10,12 @@ use crate::state::State;
 const RANGE: [u8; 2] = [10, 96];
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
-pub(super) fn allocate(state: &mut State, service: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<(), ApiError> {
+pub(super) fn allocate(
+    state: &mut State,
+    service: &mut Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> Result<(), ApiError> {
     let kind = service["spec"]["type"].as_str().unwrap_or_default().to_owned();
     if kind == "ExternalName" {
         if let Some(spec) = service["spec"].as_object_mut() {
@@ -30,7 +35,9 @@ pub(super) fn allocate(state: &mut State, service: &mut Value, old: Option<&Valu
         (_, "None") => "None".to_owned(),
         (_, given) => {
             if !in_range(given) {
-                let detail = "failed to allocate IP ".to_owned() + given + ": the provided network does not match the current range";
+                let detail = "failed to allocate IP ".to_owned()
+                    + given
+                    + ": the provided network does not match the current range";
                 let error = FieldError::invalid("spec.clusterIPs", json!([given]), detail);
                 return Err(ApiError::invalid("", "Service", &name, &[error]));
             }
@@ -46,14 +53,16 @@ pub(super) fn allocate(state: &mut State, service: &mut Value, old: Option<&Valu
     service["spec"]["clusterIP"] = json!(address);
     service["spec"]["clusterIPs"] = json!([address]);
     // A headless service without a selector belongs to whoever writes its endpoints, of any family.
-    let headless_alone = address == "None" && service["spec"]["selector"].as_object().is_none_or(serde_json::Map::is_empty);
+    let headless_alone =
+        address == "None" && service["spec"]["selector"].as_object().is_none_or(serde_json::Map::is_empty);
     if service["spec"].get("ipFamilyPolicy").is_none() {
         service["spec"]["ipFamilyPolicy"] = json!(if headless_alone { "RequireDualStack" } else { "SingleStack" });
     }
     if service["spec"].get("ipFamilies").is_none() {
         service["spec"]["ipFamilies"] = if headless_alone { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
     }
-    let wants_ports = kind == "NodePort" || (kind == "LoadBalancer" && service["spec"]["allocateLoadBalancerNodePorts"] != false);
+    let wants_ports =
+        kind == "NodePort" || (kind == "LoadBalancer" && service["spec"]["allocateLoadBalancerNodePorts"] != false);
     node_ports(state, service, old, wants_ports)
 }
 
@@ -88,11 +97,17 @@ fn node_ports(state: &mut State, service: &mut Value, old: Option<&Value>, wante
     let name = service["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let mut used: Vec<i64> = Vec::new();
     for other in services(state).iter().filter(|other| other["metadata"]["uid"] != uid) {
-        used.extend(other["spec"]["ports"].as_array().into_iter().flatten().filter_map(|port| port["nodePort"].as_i64()));
+        used.extend(
+            other["spec"]["ports"].as_array().into_iter().flatten().filter_map(|port| port["nodePort"].as_i64()),
+        );
     }
     let old_port = |port: &Value| {
         let ports = old.and_then(|old| old["spec"]["ports"].as_array());
-        ports.into_iter().flatten().find(|old| old["port"] == port["port"] && old["protocol"] == port["protocol"]).and_then(|old| old["nodePort"].as_i64())
+        ports
+            .into_iter()
+            .flatten()
+            .find(|old| old["port"] == port["port"] && old["protocol"] == port["protocol"])
+            .and_then(|old| old["nodePort"].as_i64())
     };
     let count = service["spec"]["ports"].as_array().map_or(0, Vec::len);
     for index in 0..count {
@@ -112,10 +127,12 @@ fn node_ports(state: &mut State, service: &mut Value, old: Option<&Value>, wante
         }
         if given == 0 {
             let kept = old_port(port);
-            let next = kept.unwrap_or_else(|| loop {
-                let port = NODE_PORTS.start() + (state.ids.next() % 2768) as i64;
-                if !used.contains(&port) {
-                    break port;
+            let next = kept.unwrap_or_else(|| {
+                loop {
+                    let port = NODE_PORTS.start() + (state.ids.next() % 2768) as i64;
+                    if !used.contains(&port) {
+                        break port;
+                    }
                 }
             });
             service["spec"]["ports"][index]["nodePort"] = json!(next);
@@ -135,8 +152,11 @@ pub(super) fn default_ingress_class(state: &State, ingress: &mut Value) {
     let Some(table) = state.registry.table("networking.k8s.io", "ingressclasses") else { return };
     let is_default =
         |class: &Value| class["metadata"]["annotations"]["ingressclass.kubernetes.io/is-default-class"] == "true";
-    let mut classes: Vec<Value> = state.store.table(table).range("", None).map(|class| class.value()).filter(is_default).collect();
-    classes.sort_by_key(|class| std::cmp::Reverse(class["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned()));
+    let mut classes: Vec<Value> =
+        state.store.table(table).range("", None).map(|class| class.value()).filter(is_default).collect();
+    classes.sort_by_key(|class| {
+        std::cmp::Reverse(class["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned())
+    });
     if let Some(class) = classes.first() {
         ingress["spec"]["ingressClassName"] = class["metadata"]["name"].clone();
     }

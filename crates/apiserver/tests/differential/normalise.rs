@@ -38,7 +38,8 @@ impl Names {
     fn learn(&mut self, value: &Value) {
         match value {
             Value::Object(fields) => {
-                if let (Some(Value::String(base)), Some(Value::String(name))) = (fields.get("generateName"), fields.get("name"))
+                if let (Some(Value::String(base)), Some(Value::String(name))) =
+                    (fields.get("generateName"), fields.get("name"))
                     && name.len() > base.len()
                     && !self.0.iter().any(|(known, _)| known == name)
                 {
@@ -68,7 +69,9 @@ impl Names {
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.walk(item, "")),
             Value::String(text) => {
-                let named = ERASED.contains(&key) && (!text.is_empty() || key == "description") && !(key == "clusterIP" && text == "None");
+                let named = ERASED.contains(&key)
+                    && (!text.is_empty() || key == "description")
+                    && !(key == "clusterIP" && text == "None");
                 *text = if named { key.to_owned() } else { self.text(text) };
             }
             Value::Number(_) if ERASED.contains(&key) => *value = Value::from(key),
@@ -91,7 +94,14 @@ impl Names {
             text.truncate(at);
         }
         text = replace_uids(&text);
-        for marker in ["resource version: ", "ResourceVersion in precondition: ", "ResourceVersion in object meta: ", "current: ", "\"resourceVersion\":\"", "\\\"resourceVersion\\\":\\\""] {
+        for marker in [
+            "resource version: ",
+            "ResourceVersion in precondition: ",
+            "ResourceVersion in object meta: ",
+            "current: ",
+            "\"resourceVersion\":\"",
+            "\\\"resourceVersion\\\":\\\"",
+        ] {
             text = replace_digits_after(&text, marker);
         }
         if let Some((head, tail)) = text.split_once("resource version: N (") {

@@ -193,7 +193,9 @@ fn pull_policy(image: &str) -> &'static str {
         return "IfNotPresent";
     }
     // An image that cannot be parsed has no tag at all.
-    if image.is_empty() || image.contains(char::is_uppercase) && !name.contains(':') && image.split('/').any(|part| part.is_empty()) {
+    if image.is_empty()
+        || image.contains(char::is_uppercase) && !name.contains(':') && image.split('/').any(|part| part.is_empty())
+    {
         return "IfNotPresent";
     }
     match name.split_once(':') {

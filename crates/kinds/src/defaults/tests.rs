@@ -10,9 +10,14 @@ fn defaulted(group: &str, version: &str, kind: &str, value: Value) -> Value {
 
 #[test]
 fn pods_get_what_the_server_gives_them() {
-    let pod = defaulted("", "v1", "Pod", json!({"spec": {"containers": [
+    let pod = defaulted(
+        "",
+        "v1",
+        "Pod",
+        json!({"spec": {"containers": [
         {"name": "a", "image": "nginx", "resources": {"limits": {"memory": "1Gi", "cpu": "1"}, "requests": {"cpu": "100m"}}},
-        {"name": "b", "image": "repo:5000/x:v1"}]}}));
+        {"name": "b", "image": "repo:5000/x:v1"}]}}),
+    );
     let spec = &pod["spec"];
     assert_eq!(spec["restartPolicy"], "Always");
     assert_eq!(spec["containers"][0]["imagePullPolicy"], "Always");
@@ -24,18 +29,31 @@ fn pods_get_what_the_server_gives_them() {
 
 #[test]
 fn templates_keep_their_requests() {
-    let deployment = defaulted("apps", "v1", "Deployment", json!({"spec": {"template": {"spec": {"containers": [
-        {"name": "a", "image": "nginx:1", "resources": {"limits": {"cpu": "1"}}}]}}}}));
+    let deployment = defaulted(
+        "apps",
+        "v1",
+        "Deployment",
+        json!({"spec": {"template": {"spec": {"containers": [
+        {"name": "a", "image": "nginx:1", "resources": {"limits": {"cpu": "1"}}}]}}}}),
+    );
     let spec = &deployment["spec"];
     assert_eq!(spec["replicas"], 1);
-    assert_eq!(spec["strategy"], json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}));
+    assert_eq!(
+        spec["strategy"],
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}})
+    );
     assert_eq!(spec["template"]["spec"]["containers"][0]["resources"], json!({"limits": {"cpu": "1"}}));
     assert_eq!(spec["template"]["spec"].get("enableServiceLinks"), None);
 }
 
 #[test]
 fn defaults_do_not_touch_what_is_set() {
-    let service = defaulted("", "v1", "Service", json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "targetPort": "http"}]}}));
+    let service = defaulted(
+        "",
+        "v1",
+        "Service",
+        json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "targetPort": "http"}]}}),
+    );
     assert_eq!(service["spec"]["ports"][0]["targetPort"], "http");
     assert_eq!(service["spec"]["externalTrafficPolicy"], "Cluster");
     let job = defaulted("batch", "v1", "Job", json!({"spec": {"parallelism": 3, "template": {}}}));

@@ -75,11 +75,29 @@ pub(super) fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> 
         }
         ("", "ReplicationController") => {
             let shown = labels(&spec["selector"]);
-            vec![name, number(&spec["replicas"]), number(&status["replicas"]), number(&status["readyReplicas"]), age, names, images, shown]
+            vec![
+                name,
+                number(&spec["replicas"]),
+                number(&status["replicas"]),
+                number(&status["readyReplicas"]),
+                age,
+                names,
+                images,
+                shown,
+            ]
         }
         ("apps", "ReplicaSet") => {
             let shown = selector(&spec["selector"]);
-            vec![name, number(&spec["replicas"]), number(&status["replicas"]), number(&status["readyReplicas"]), age, names, images, shown]
+            vec![
+                name,
+                number(&spec["replicas"]),
+                number(&status["replicas"]),
+                number(&status["readyReplicas"]),
+                age,
+                names,
+                images,
+                shown,
+            ]
         }
         ("apps", "DaemonSet") => {
             let count = |key: &str| number(&status[key]);
@@ -104,7 +122,11 @@ pub(super) fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> 
                 let group = text(&owner["apiVersion"]);
                 let group = group.split_once('/').map_or("", |(group, _)| group);
                 let kind = text(&owner["kind"]).to_lowercase();
-                if group.is_empty() { format!("{kind}/{}", text(&owner["name"])) } else { format!("{kind}.{group}/{}", text(&owner["name"])) }
+                if group.is_empty() {
+                    format!("{kind}/{}", text(&owner["name"]))
+                } else {
+                    format!("{kind}.{group}/{}", text(&owner["name"]))
+                }
             });
             vec![name, json!(controller), number(&object["revision"]), age]
         }
@@ -141,7 +163,8 @@ pub(super) fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> 
         }
         ("networking.k8s.io", "IPAddress") => {
             let parent = &spec["parentRef"];
-            let shown = format!("{}/{}/{}", text(&parent["resource"]), text(&parent["namespace"]), text(&parent["name"]));
+            let shown =
+                format!("{}/{}/{}", text(&parent["resource"]), text(&parent["namespace"]), text(&parent["name"]));
             vec![name, json!(shown)]
         }
         ("", "Endpoints") => vec![name, json!(endpoints(object)), age],
@@ -177,7 +200,8 @@ pub(super) fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> 
             vec![name, json!(role), age, of("User"), of("Group"), of("ServiceAccount")]
         }
         ("certificates.k8s.io", _) => {
-            let conditions: Vec<String> = list(&status["conditions"]).map(|condition| text(&condition["type"])).collect();
+            let conditions: Vec<String> =
+                list(&status["conditions"]).map(|condition| text(&condition["type"])).collect();
             let mut state = if conditions.is_empty() { "Pending".to_owned() } else { conditions.join(",") };
             if status["certificate"].is_string() {
                 state.push_str(",Issued");
@@ -190,13 +214,21 @@ pub(super) fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> 
             let default = object["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == "true";
             let shown = if default { json!(format!("{} (default)", text(&name))) } else { name };
             let expansion = json!(object["allowVolumeExpansion"] == true);
-            let (reclaim, mode) = (or(&object["reclaimPolicy"], "Delete"), or(&object["volumeBindingMode"], "Immediate"));
+            let (reclaim, mode) =
+                (or(&object["reclaimPolicy"], "Delete"), or(&object["volumeBindingMode"], "Immediate"));
             vec![shown, or(&object["provisioner"], ""), reclaim, mode, expansion, age]
         }
         ("storage.k8s.io", "VolumeAttributesClass") => vec![name, or(&object["driverName"], ""), age],
         ("storage.k8s.io", "VolumeAttachment") => {
             let volume = or(&spec["source"]["persistentVolumeName"], "");
-            vec![name, or(&spec["attacher"], ""), volume, or(&spec["nodeName"], ""), json!(status["attached"] == true), age]
+            vec![
+                name,
+                or(&spec["attacher"], ""),
+                volume,
+                or(&spec["nodeName"], ""),
+                json!(status["attached"] == true),
+                age,
+            ]
         }
         ("storage.k8s.io", "CSINode") => vec![name, json!(list(&spec["drivers"]).count()), age],
         ("storage.k8s.io", "CSIStorageCapacity") => {
@@ -231,7 +263,9 @@ pub(super) fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> 
         ("admissionregistration.k8s.io", _) => vec![name, json!(list(&object["webhooks"]).count()), age],
         ("flowcontrol.apiserver.k8s.io", _) => {
             let level = or(&spec["priorityLevelConfiguration"]["name"], "");
-            let missing = list(&status["conditions"]).find(|c| c["type"] == "Dangling").map_or("?".to_owned(), |c| text(&c["status"]));
+            let missing = list(&status["conditions"])
+                .find(|c| c["type"] == "Dangling")
+                .map_or("?".to_owned(), |c| text(&c["status"]));
             let method = or(&spec["distinguisherMethod"]["type"], "<none>");
             vec![name, level, json!(text(&spec["matchingPrecedence"])), method, age, json!(missing)]
         }
@@ -305,7 +339,8 @@ fn service(object: &Value, name: Value, age: Value) -> Vec<Value> {
 
 fn ingress(object: &Value, name: Value, age: Value) -> Vec<Value> {
     let spec = &object["spec"];
-    let hosts: Vec<String> = list(&spec["rules"]).map(|rule| text(&rule["host"])).filter(|host| !host.is_empty()).collect();
+    let hosts: Vec<String> =
+        list(&spec["rules"]).map(|rule| text(&rule["host"])).filter(|host| !host.is_empty()).collect();
     let hosts = match hosts.len() {
         0 => "*".to_owned(),
         1..=3 => hosts.join(","),
@@ -388,12 +423,25 @@ fn node(object: &Value, name: Value, age: Value) -> Vec<Value> {
     }
     let (image, runtime) = (or(&info["osImage"], "<unknown>"), or(&info["containerRuntimeVersion"], "<unknown>"));
     let version = or(&info["kubeletVersion"], "");
-    vec![name, json!(state), json!(roles), age, version, address("InternalIP"), address("ExternalIP"), image, json!(kernel), runtime]
+    vec![
+        name,
+        json!(state),
+        json!(roles),
+        age,
+        version,
+        address("InternalIP"),
+        address("ExternalIP"),
+        image,
+        json!(kernel),
+        runtime,
+    ]
 }
 
 fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     let time = |key: &str| object[key].as_str().and_then(|text| times::parse(text).ok());
-    let pick = |keys: &[&str]| keys.iter().find(|key| !object[**key].is_null()).map(|key| &object[*key]).unwrap_or(&Value::Null);
+    let pick = |keys: &[&str]| {
+        keys.iter().find(|key| !object[**key].is_null()).map(|key| &object[*key]).unwrap_or(&Value::Null)
+    };
     let first = time("firstTimestamp").or_else(|| time("deprecatedFirstTimestamp")).or_else(|| time("eventTime"));
     let mut last = time("lastTimestamp").or_else(|| time("deprecatedLastTimestamp")).or(first);
     let mut count = pick(&["count", "deprecatedCount"]).as_i64().unwrap_or(0);
@@ -453,8 +501,16 @@ fn modes(value: &Value) -> String {
 fn volume(object: &Value, name: Value, age: Value) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let claim = &spec["claimRef"];
-    let claim = if claim.is_object() { format!("{}/{}", text(&claim["namespace"]), text(&claim["name"])) } else { String::new() };
-    let phase = if object["metadata"].get("deletionTimestamp").is_some() { json!("Terminating") } else { or(&status["phase"], "") };
+    let claim = if claim.is_object() {
+        format!("{}/{}", text(&claim["namespace"]), text(&claim["name"]))
+    } else {
+        String::new()
+    };
+    let phase = if object["metadata"].get("deletionTimestamp").is_some() {
+        json!("Terminating")
+    } else {
+        or(&status["phase"], "")
+    };
     vec![
         name,
         or(&spec["capacity"]["storage"], ""),
@@ -473,7 +529,11 @@ fn volume(object: &Value, name: Value, age: Value) -> Vec<Value> {
 fn claim(object: &Value, name: Value, age: Value) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let bound = !text(&spec["volumeName"]).is_empty();
-    let phase = if object["metadata"].get("deletionTimestamp").is_some() { json!("Terminating") } else { or(&status["phase"], "") };
+    let phase = if object["metadata"].get("deletionTimestamp").is_some() {
+        json!("Terminating")
+    } else {
+        or(&status["phase"], "")
+    };
     let capacity = if bound { or(&status["capacity"]["storage"], "0") } else { json!("") };
     let access = if bound { modes(&status["accessModes"]) } else { String::new() };
     vec![
@@ -507,7 +567,8 @@ fn autoscaler(object: &Value, name: Value, age: Value) -> Vec<Value> {
     let reference = format!("{}/{}", text(&spec["scaleTargetRef"]["kind"]), text(&spec["scaleTargetRef"]["name"]));
     let mut targets: Vec<String> = Vec::new();
     if let Some(target) = spec["targetCPUUtilizationPercentage"].as_i64() {
-        let current = status["currentCPUUtilizationPercentage"].as_i64().map_or("<unknown>".to_owned(), |n| format!("{n}%"));
+        let current =
+            status["currentCPUUtilizationPercentage"].as_i64().map_or("<unknown>".to_owned(), |n| format!("{n}%"));
         targets.push(format!("cpu: {current}/{target}%"));
     }
     for metric in list(&spec["metrics"]) {
@@ -528,5 +589,13 @@ fn autoscaler(object: &Value, name: Value, age: Value) -> Vec<Value> {
         more => format!("{} + {} more...", targets[..2].join(", "), more - 2),
     };
     let least = spec["minReplicas"].as_i64().map_or("<unset>".to_owned(), |n| n.to_string());
-    vec![name, json!(reference), json!(shown), json!(least), number(&spec["maxReplicas"]), number(&status["currentReplicas"]), age]
+    vec![
+        name,
+        json!(reference),
+        json!(shown),
+        json!(least),
+        number(&spec["maxReplicas"]),
+        number(&status["currentReplicas"]),
+        age,
+    ]
 }

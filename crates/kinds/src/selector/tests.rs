@@ -18,11 +18,7 @@ fn label_queries_match_as_they_read() {
         ("n<4", false),
         ("app=", false),
     ] {
-        assert_eq!(
-            parse_labels(query).unwrap().matches_labels(Some(&labels)),
-            want,
-            "{query}"
-        );
+        assert_eq!(parse_labels(query).unwrap().matches_labels(Some(&labels)), want, "{query}");
     }
     for query in ["app=web,", "a b", "a in x", "a in (", "=b", "a>x", "-a=b", "a=b c"] {
         assert!(parse_labels(query).is_err(), "{query}");
@@ -38,14 +34,7 @@ fn an_absent_label_selector_selects_nothing_and_an_empty_one_everything() {
 #[test]
 fn field_terms() {
     let terms = parse_fields("spec.nodeName=a,status.phase!=Failed").unwrap();
-    assert_eq!(
-        terms[0],
-        FieldTerm {
-            field: "spec.nodeName".into(),
-            value: "a".into(),
-            equal: true
-        }
-    );
+    assert_eq!(terms[0], FieldTerm { field: "spec.nodeName".into(), value: "a".into(), equal: true });
     assert!(!terms[1].equal);
     assert!(parse_fields("nonsense").is_err());
 }

@@ -128,7 +128,9 @@ fn owner_references(references: &Value) -> Vec<FieldError> {
             let detail = "version must not be empty";
             errors.push(FieldError::invalid(format!("{field}.apiVersion"), api_version, detail));
         }
-        for (key, detail) in [("kind", "must not be empty"), ("name", "must not be empty"), ("uid", "must not be empty")] {
+        for (key, detail) in
+            [("kind", "must not be empty"), ("name", "must not be empty"), ("uid", "must not be empty")]
+        {
             if text(key).is_empty() {
                 errors.push(FieldError::invalid(format!("{field}.{key}"), text(key), detail));
             }

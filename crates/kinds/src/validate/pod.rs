@@ -72,7 +72,10 @@ pub(super) fn spec(spec: &Value, field: &str, owner: Owner) -> Vec<FieldError> {
         let detail = "must be between 1 and 2147483647, inclusive";
         errors.push(FieldError::invalid(format!("{field}.activeDeadlineSeconds"), seconds, detail));
     }
-    errors.extend(non_negative(&format!("{field}.terminationGracePeriodSeconds"), &spec["terminationGracePeriodSeconds"]));
+    errors.extend(non_negative(
+        &format!("{field}.terminationGracePeriodSeconds"),
+        &spec["terminationGracePeriodSeconds"],
+    ));
     errors.extend(tolerations(&spec["tolerations"], &format!("{field}.tolerations")));
     errors
 }
@@ -203,11 +206,19 @@ fn container(container: &Value, field: &str, volumes: &[&str], known: &mut Vec<S
         }
     }
     let policies = ["File", "FallbackToLogsOnError"];
-    errors.extend(one_of(&format!("{field}.terminationMessagePolicy"), &container["terminationMessagePolicy"], &policies));
+    errors.extend(one_of(
+        &format!("{field}.terminationMessagePolicy"),
+        &container["terminationMessagePolicy"],
+        &policies,
+    ));
     ports(&container["ports"], &format!("{field}.ports"), errors);
     env(&container["env"], &format!("{field}.env"), errors);
     mounts(&container["volumeMounts"], &format!("{field}.volumeMounts"), volumes, errors);
-    errors.extend(one_of(&format!("{field}.imagePullPolicy"), &container["imagePullPolicy"], &["Always", "IfNotPresent", "Never"]));
+    errors.extend(one_of(
+        &format!("{field}.imagePullPolicy"),
+        &container["imagePullPolicy"],
+        &["Always", "IfNotPresent", "Never"],
+    ));
     resources(&container["resources"], &format!("{field}.resources"), errors);
 }
 
@@ -322,7 +333,8 @@ fn env(list: &Value, field: &str, errors: &mut Vec<FieldError>) {
         if name.is_empty() {
             errors.push(FieldError::required(format!("{field}.name"), ""));
         } else if name.contains('=') || !name.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
-            let detail = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+            let detail =
+                "a valid environment variable name must consist only of printable ASCII characters other than '='";
             errors.push(FieldError::invalid(format!("{field}.name"), name, detail));
         }
         let Some(source) = variable.get("valueFrom").filter(|source| source.is_object()) else { continue };
@@ -345,7 +357,8 @@ fn env(list: &Value, field: &str, errors: &mut Vec<FieldError>) {
 fn mounts(list: &Value, field: &str, volumes: &[&str], errors: &mut Vec<FieldError>) {
     let mut paths: Vec<&str> = Vec::new();
     for (field, mount) in items(list, field) {
-        let (name, path) = (mount["name"].as_str().unwrap_or_default(), mount["mountPath"].as_str().unwrap_or_default());
+        let (name, path) =
+            (mount["name"].as_str().unwrap_or_default(), mount["mountPath"].as_str().unwrap_or_default());
         if name.is_empty() {
             errors.push(FieldError::required(format!("{field}.name"), ""));
         }
@@ -492,7 +505,11 @@ fn spread(list: &Value, field: &str) -> Vec<FieldError> {
         }
         if !["DoNotSchedule", "ScheduleAnyway"].contains(&text("whenUnsatisfiable")) {
             let allowed = ["DoNotSchedule", "ScheduleAnyway"];
-            errors.push(FieldError::not_supported(format!("{field}.whenUnsatisfiable"), text("whenUnsatisfiable"), &allowed));
+            errors.push(FieldError::not_supported(
+                format!("{field}.whenUnsatisfiable"),
+                text("whenUnsatisfiable"),
+                &allowed,
+            ));
         }
         let pair = (text("topologyKey"), text("whenUnsatisfiable"));
         if known.contains(&pair) {
@@ -505,7 +522,10 @@ fn spread(list: &Value, field: &str) -> Vec<FieldError> {
                 errors.push(FieldError::invalid(format!("{field}.minDomains"), domains, "must be greater than zero"));
             }
             if text("whenUnsatisfiable") != "DoNotSchedule" {
-                let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {}", text("whenUnsatisfiable"));
+                let detail = format!(
+                    "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {}",
+                    text("whenUnsatisfiable")
+                );
                 errors.push(FieldError::invalid(format!("{field}.minDomains"), domains, detail));
             }
         }

@@ -17,7 +17,10 @@ pub(super) fn update(part: Part, object: &Value, old: &Value) -> Vec<FieldError>
     for list in ["containers", "initContainers"] {
         let (new, prior) = (spec[list].as_array(), before[list].as_array());
         if new.map_or(0, Vec::len) != prior.map_or(0, Vec::len) {
-            let detail = format!("pod updates may not add or remove {}", if list == "containers" { "containers" } else { "init containers" });
+            let detail = format!(
+                "pod updates may not add or remove {}",
+                if list == "containers" { "containers" } else { "init containers" }
+            );
             errors.push(FieldError::forbidden(format!("spec.{list}"), detail));
             return errors;
         }
@@ -44,7 +47,9 @@ pub(super) fn update(part: Part, object: &Value, old: &Value) -> Vec<FieldError>
         restore.extend(["nodeSelector", "affinity"]);
         errors.extend(narrowed(spec, before));
     }
-    if before["terminationGracePeriodSeconds"].as_i64().is_some_and(|n| n < 0) && spec["terminationGracePeriodSeconds"] == 1 {
+    if before["terminationGracePeriodSeconds"].as_i64().is_some_and(|n| n < 0)
+        && spec["terminationGracePeriodSeconds"] == 1
+    {
         restore.push("terminationGracePeriodSeconds");
     }
     for key in restore {
@@ -102,7 +107,12 @@ fn tolerations(spec: &Value, before: &Value) -> Vec<FieldError> {
 
 fn gates(spec: &Value, before: &Value) -> Vec<FieldError> {
     let names = |spec: &Value| -> Vec<String> {
-        spec["schedulingGates"].as_array().into_iter().flatten().filter_map(|gate| gate["name"].as_str().map(str::to_owned)).collect()
+        spec["schedulingGates"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|gate| gate["name"].as_str().map(str::to_owned))
+            .collect()
     };
     let old = names(before);
     let mut errors = Vec::new();

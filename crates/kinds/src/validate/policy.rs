@@ -14,7 +14,11 @@ pub(super) fn budget(object: &Value) -> Vec<FieldError> {
     if least.is_some() && most.is_some() {
         let detail = "minAvailable and maxUnavailable cannot be both set";
         let mut error = FieldError::invalid("spec", "", detail);
-        error.value = Some(spec.to_string());
+        // The value shows as the server's internal type has it.
+        error.value = Some(format!(
+            "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
+            spec["minAvailable"], spec["selector"], spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]
+        ));
         errors.push(error);
     }
     for (key, value) in [("minAvailable", least), ("maxUnavailable", most)] {
@@ -34,7 +38,8 @@ pub(super) fn budget(object: &Value) -> Vec<FieldError> {
 
 pub(super) fn priority_class(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let (name, value) = (object["metadata"]["name"].as_str().unwrap_or_default(), object["value"].as_i64().unwrap_or(0));
+    let (name, value) =
+        (object["metadata"]["name"].as_str().unwrap_or_default(), object["value"].as_i64().unwrap_or(0));
     if name.starts_with("system-") && !["system-node-critical", "system-cluster-critical"].contains(&name) {
         let detail = "priority class names with 'system-' prefix are reserved for system use only. error: ".to_owned()
             + &format!("{name} is not a known system priority class");
@@ -121,7 +126,11 @@ pub(super) fn role_binding(object: &Value, kind: &str) -> Vec<FieldError> {
             }
             "User" | "Group" => {}
             other => {
-                errors.push(FieldError::not_supported(format!("{field}.kind"), other, &["ServiceAccount", "User", "Group"]));
+                errors.push(FieldError::not_supported(
+                    format!("{field}.kind"),
+                    other,
+                    &["ServiceAccount", "User", "Group"],
+                ));
             }
         }
     }
@@ -133,7 +142,9 @@ pub(super) fn binding_update(object: &Value, old: &Value) -> Vec<FieldError> {
         return Vec::new();
     }
     let mut error = FieldError::invalid("roleRef", "", "cannot change roleRef");
-    error.value = Some(object["roleRef"].to_string());
+    let role = &object["roleRef"];
+    error.value =
+        Some(format!("{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}", role["apiGroup"], role["kind"], role["name"]));
     vec![error]
 }
 

@@ -22,7 +22,11 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
             }
         }
         "NodePort" | "LoadBalancer" if headless => {
-            errors.push(FieldError::invalid("spec.clusterIPs[0]", "None", format!("may not be set to 'None' for {kind} services")));
+            errors.push(FieldError::invalid(
+                "spec.clusterIPs[0]",
+                "None",
+                format!("may not be set to 'None' for {kind} services"),
+            ));
         }
         _ => {}
     }

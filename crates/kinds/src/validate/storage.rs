@@ -13,7 +13,8 @@ pub(super) fn data(kind: &str, object: &Value) -> Vec<FieldError> {
     let mut total = 0;
     for field in ["data", "binaryData"] {
         for (key, value) in object[field].as_object().into_iter().flatten() {
-            let valid = !key.is_empty() && key.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'));
+            let valid =
+                !key.is_empty() && key.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'));
             if !valid || key.len() > 253 || key == "." || key.starts_with("..") {
                 let detail = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
                 errors.push(FieldError::invalid(format!("{field}[{key}]"), key, detail));
@@ -95,7 +96,8 @@ pub(super) fn claim(object: &Value) -> Vec<FieldError> {
 
 pub(super) fn claim_update(object: &Value, old: &Value) -> Vec<FieldError> {
     let (spec, before) = (&object["spec"], &old["spec"]);
-    let size = |spec: &Value| spec["resources"]["requests"]["storage"].as_str().and_then(|text| Quantity::parse(text).ok());
+    let size =
+        |spec: &Value| spec["resources"]["requests"]["storage"].as_str().and_then(|text| Quantity::parse(text).ok());
     let mut munged = spec.clone();
     if before["volumeName"].as_str().unwrap_or_default().is_empty()
         && let Some(name) = spec.get("volumeName").cloned()
@@ -126,7 +128,8 @@ pub(super) fn claim_update(object: &Value, old: &Value) -> Vec<FieldError> {
     }
     let mut errors = Vec::new();
     if super::without_nulls(&munged) != super::without_nulls(before) {
-        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let detail =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.push(FieldError::forbidden("spec", detail));
     }
     if let (Some(new), Some(before)) = (size(spec), size(before))
@@ -157,13 +160,22 @@ pub(super) fn volume(object: &Value) -> Vec<FieldError> {
         "nodeAffinity",
         "volumeAttributesClassName",
     ];
-    let sources: Vec<&String> =
-        spec.as_object().into_iter().flatten().map(|(key, _)| key).filter(|key| !OTHER.contains(&key.as_str())).collect();
+    let sources: Vec<&String> = spec
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, _)| key)
+        .filter(|key| !OTHER.contains(&key.as_str()))
+        .collect();
     if sources.is_empty() {
         errors.push(FieldError::required("spec", "must specify a volume type"));
     }
     let policies = ["Delete", "Recycle", "Retain"];
-    errors.extend(super::one_of("spec.persistentVolumeReclaimPolicy", &spec["persistentVolumeReclaimPolicy"], &policies));
+    errors.extend(super::one_of(
+        "spec.persistentVolumeReclaimPolicy",
+        &spec["persistentVolumeReclaimPolicy"],
+        &policies,
+    ));
     errors
 }
 
@@ -190,7 +202,10 @@ pub(super) fn volume_update(object: &Value, old: &Value) -> Vec<FieldError> {
     if strip(&object["spec"]) == strip(&old["spec"]) {
         return Vec::new();
     }
-    vec![FieldError::forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")]
+    vec![FieldError::forbidden(
+        "spec.persistentvolumesource",
+        "spec.persistentvolumesource is immutable after creation",
+    )]
 }
 
 pub(super) fn class(object: &Value) -> Vec<FieldError> {

@@ -99,7 +99,11 @@ fn deployment(spec: &Value) -> Vec<FieldError> {
                 }
                 if is_zero(&rolling["maxUnavailable"]) && is_zero(&rolling["maxSurge"]) {
                     let detail = "may not be 0 when `maxSurge` is 0";
-                    errors.push(FieldError::invalid(format!("{path}.maxUnavailable"), &rolling["maxUnavailable"], detail));
+                    errors.push(FieldError::invalid(
+                        format!("{path}.maxUnavailable"),
+                        &rolling["maxUnavailable"],
+                        detail,
+                    ));
                 }
             }
         }
@@ -153,7 +157,15 @@ pub(super) fn update(kind: &str, object: &Value, old: &Value) -> Vec<FieldError>
     if kind != "StatefulSet" {
         return immutable("spec.selector", spec.get("selector"), before.get("selector"));
     }
-    let mutable = ["replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy", "minReadySeconds"];
+    let mutable = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
     let mut munged = spec.clone();
     for key in mutable {
         match before.get(key) {
@@ -185,7 +197,11 @@ pub(super) fn replication_controller(object: &Value) -> Vec<FieldError> {
     }
     if !Selector::from_map(selector).matches_labels(spec["template"]["metadata"].get("labels")) {
         let detail = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid("spec.template.metadata.labels", &spec["template"]["metadata"]["labels"], detail));
+        errors.push(FieldError::invalid(
+            "spec.template.metadata.labels",
+            &spec["template"]["metadata"]["labels"],
+            detail,
+        ));
     }
     errors.extend(template(spec));
     errors
@@ -265,11 +281,17 @@ fn schedule_problem(schedule: &str) -> Option<String> {
     }
     let fields: Vec<&str> = schedule.split_whitespace().collect();
     if fields.len() != 5 {
-        return Some(format!("expected exactly 5 fields, found {}: {:?}", fields.len(), fields).replace(", \"", " \"").replace('"', ""));
+        return Some(
+            format!("expected exactly 5 fields, found {}: {:?}", fields.len(), fields)
+                .replace(", \"", " \"")
+                .replace('"', ""),
+        );
     }
     const RANGES: [(u32, u32); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
-    const NAMES: [&str; 19] =
-        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+    const NAMES: [&str; 19] = [
+        "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "sun", "mon", "tue", "wed",
+        "thu", "fri", "sat",
+    ];
     for (field, (low, high)) in fields.iter().zip(RANGES) {
         for part in field.split(',') {
             let (range, _) = part.split_once('/').unwrap_or((part, ""));
@@ -278,10 +300,18 @@ fn schedule_problem(schedule: &str) -> Option<String> {
                     continue;
                 }
                 match end.parse::<u32>() {
-                    Ok(number) if number < low => return Some(format!("beginning of range ({number}) below minimum ({low}): {part}")),
-                    Ok(number) if number > high => return Some(format!("end of range ({number}) above maximum ({high}): {part}")),
+                    Ok(number) if number < low => {
+                        return Some(format!("beginning of range ({number}) below minimum ({low}): {part}"));
+                    }
+                    Ok(number) if number > high => {
+                        return Some(format!("end of range ({number}) above maximum ({high}): {part}"));
+                    }
                     Ok(_) => {}
-                    Err(_) => return Some(format!("failed to parse int from {end}: strconv.Atoi: parsing {end:?}: invalid syntax")),
+                    Err(_) => {
+                        return Some(format!(
+                            "failed to parse int from {end}: strconv.Atoi: parsing {end:?}: invalid syntax"
+                        ));
+                    }
                 }
             }
         }
