@@ -25,7 +25,7 @@ const REGEX: f64 = 0.25;
 
 /// The price of a call that is about to be made.
 pub(crate) fn of_call(function: &str, args: &[Val], overload: &str) -> u64 {
-    let size = |at: usize| args.get(at).and_then(Val::size).unwrap_or(1);
+    let size = |at: usize| sizes(args.get(at));
     let regex = |text: u64, pattern: u64| factor(text + 1, TRAVERSAL).saturating_mul(factor(pattern, REGEX));
     match function {
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => args.first().map_or(0, traversal),
@@ -34,9 +34,10 @@ pub(crate) fn of_call(function: &str, args: &[Val], overload: &str) -> u64 {
         "ip" if overload != "cidr_ip" => factor(size(0), TRAVERSAL),
         "replace" | "split" | "ip.isCanonical" => factor(size(0), 2.0 * TRAVERSAL),
         "join" => 0, // by the size of what comes out
+        "matches" if overload == "matches" => 1,
         "find" | "findAll" | "matches" => regex(size(0), size(1)),
         "contains" => factor(size(0), TRAVERSAL).saturating_mul(factor(size(1), TRAVERSAL)),
-        "startsWith" | "endsWith" => factor(size(1), TRAVERSAL),
+        "startsWith" | "endsWith" => factor(size(0), TRAVERSAL),
         "containsIP" => {
             let text = if overload == "cidr_contains_ip_string" { factor(size(1), TRAVERSAL) } else { 0 };
             factor(2 * size(0), TRAVERSAL) + text
@@ -76,7 +77,10 @@ fn compared_lists(list: Option<&Val>) -> u64 {
 }
 
 fn sizes(value: Option<&Val>) -> u64 {
-    value.and_then(Val::size).unwrap_or(1)
+    match value {
+        Some(Val::Optional(Some(inside))) => sizes(Some(inside)),
+        value => value.and_then(Val::size).unwrap_or(1),
+    }
 }
 
 fn traversal(value: &Val) -> u64 {
@@ -493,7 +497,7 @@ impl Estimator<'_> {
                 (total.factor(TRAVERSAL), Some(total))
             }
             ("find" | "findAll", _) => (regex(size(0), size(1)), Some(Span { min: 0, max: size(0).max })),
-            ("matches", _) => (regex(size(0), size(1)), None),
+            ("matches", "matches_string") => (regex(size(0), size(1)), None),
             ("contains", _) => (size(0).factor(TRAVERSAL).times(size(1).factor(TRAVERSAL)), None),
             ("startsWith" | "endsWith", _) => (size(1).factor(TRAVERSAL), None),
             ("cidr" | "isIP" | "isCIDR" | "quantity" | "isQuantity" | "semver" | "isSemver", _)

@@ -132,7 +132,9 @@ impl Evaluator<'_> {
             };
             out.insert(key, value);
         }
-        self.charge(30)?;
+        if !is_constant(expr) {
+            self.charge(30)?;
+        }
         Ok(Val::Map(Rc::new(out)))
     }
 
@@ -158,7 +160,7 @@ impl Evaluator<'_> {
                 };
             }
             ("_?._", [operand, field]) => return self.optional_select(operand, field),
-            ("@in", [item, list]) if is_constant(list) => {
+            ("@in", [item, list]) if matches!(list.kind, Kind::List(..)) && is_constant(list) => {
                 let (item, list) = (self.expr(item)?, self.expr(list)?);
                 return library::call("@in", &[item, list]);
             }
@@ -333,6 +335,9 @@ fn is_constant(expr: &Expr) -> bool {
     match &expr.kind {
         Kind::Literal(_) => true,
         Kind::List(items, optional) => !optional.contains(&true) && items.iter().all(is_constant),
+        Kind::Map(entries) => {
+            entries.iter().all(|entry| !entry.optional && is_constant(&entry.key) && is_constant(&entry.value))
+        }
         _ => false,
     }
 }
