@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::shape::{Shape, fill_zero_fields};
 
+mod kubectl;
 mod managed;
 mod path;
 mod set;
@@ -122,11 +123,10 @@ pub fn apply(live: Option<&Value>, config: &Value, write: Write<'_>, force: bool
         let before = Write { manager: "before-first-apply", ..write };
         managers = track(&empty, &live, managers, before);
     }
-    let last = lenient_live(&live, write);
     let manager = Manager::new(write.manager, Operation::Apply, write.api_version, write.subresource);
     let outcome = match merge_config(&live, config, managers.clone(), &manager, write, force) {
         Err(Refusal::Conflicts(conflicts)) if write.manager == "kubectl" => {
-            match kubectl_owns(&conflicts, last.as_deref(), &live, write) {
+            match kubectl::owns(&conflicts, &live, write) {
                 Ok(()) => merge_config(&live, config, managers, &manager, write, true),
                 Err(conflicts) => Err(Refusal::Conflicts(conflicts)),
             }
@@ -148,7 +148,7 @@ pub fn apply(live: Option<&Value>, config: &Value, write: Write<'_>, force: bool
         None => live,
     };
     if write.manager == "kubectl" {
-        refresh_last_applied(&mut object, config);
+        kubectl::refresh(&mut object, config);
     }
     managed::write(&mut object, &managers);
     Ok(object)
@@ -485,53 +485,6 @@ fn describe(object: &Value) -> String {
         text(&object["apiVersion"]),
         text(&object["kind"]),
     )
-}
-
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-fn last_applied(object: &Value) -> Option<&str> {
-    object["metadata"]["annotations"][LAST_APPLIED].as_str().filter(|text| !text.is_empty())
-}
-
-fn lenient_live(live: &Value, write: Write<'_>) -> Option<String> {
-    (write.manager == "kubectl").then(|| last_applied(live).map(str::to_owned)).flatten()
-}
-
-/// Conflicts about what `kubectl apply` of old set and nobody changed since are none; the others come back.
-fn kubectl_owns(conflicts: &Conflicts, last: Option<&str>, live: &Value, write: Write<'_>) -> Result<(), Conflicts> {
-    let allowed = (|| {
-        let last: Value = serde_json::from_str(last?).ok()?;
-        let shape = write.versions.shape(write.api_version)?;
-        if last["apiVersion"].as_str() != Some(write.api_version) {
-            return None;
-        }
-        typed::check(&last, shape).ok()?;
-        let comparison = typed::compare_objects(&last, live, shape);
-        let set = typed::field_set(&last, shape);
-        Some(set.difference(&comparison.modified).difference(&comparison.added).difference(&comparison.removed))
-    })();
-    let Some(allowed) = allowed else {
-        return Err(conflicts.clone());
-    };
-    let rest: Conflicts = conflicts.iter().filter(|(_, path)| !allowed.has(path)).cloned().collect();
-    if rest.is_empty() { Ok(()) } else { Err(rest) }
-}
-
-/// Whoever moves from client-side to server-side apply keeps the annotation true, so that he can go back.
-fn refresh_last_applied(object: &mut Value, config: &Value) {
-    if last_applied(object).is_none() {
-        return;
-    }
-    let mut config = config.clone();
-    if let Some(metadata) = config.get_mut("metadata").and_then(Value::as_object_mut)
-        && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
-    {
-        annotations.shift_remove(LAST_APPLIED);
-        if annotations.is_empty() {
-            metadata.shift_remove("annotations");
-        }
-    }
-    object["metadata"]["annotations"][LAST_APPLIED] = format!("{}\n", crate::go::marshal(&config)).into();
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::kubectl::{LAST_APPLIED, last_applied};
 use super::*;
 use crate::schema::{self, Schema};
 use crate::shape::{Shapes, builtin};

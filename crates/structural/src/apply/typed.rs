@@ -1,11 +1,17 @@
-//! Objects with their shapes: validation, field sets, comparison, merging, removal.
+//! Objects with their shapes: field sets, comparison, removal; validation and merging in modules of their own.
 
 use serde_json::{Map, Value};
 
-use super::path::{Element, compare, display};
+use super::path::{Element, compare};
 use super::set::Set;
 use crate::go;
 use crate::shape::{ListRelation, ListShape, MapRelation, MapShape, Scalar, Shape};
+
+mod check;
+mod merge;
+
+pub(super) use check::check;
+pub(super) use merge::merge;
 
 /// How a value is to be taken: what it is, where the shape allows that, else what the shape would rather have.
 #[derive(Clone, Copy)]
@@ -90,104 +96,6 @@ fn element_of(list: ListShape<'_>, item: &Value) -> Result<Element, String> {
             key.sort_by(|a, b| a.0.cmp(&b.0));
             Ok(Element::Key(key))
         }
-    }
-}
-
-/// Checks that a value has its shape, and no element of a set or keyed list twice; the errors are those users see.
-pub(crate) fn check(value: &Value, shape: Shape<'_>) -> Result<(), String> {
-    let mut errors = Vec::new();
-    check_node(value, Some(shape), &mut Vec::new(), &mut errors);
-    match errors.as_slice() {
-        [] => Ok(()),
-        [only] => Err(only.clone()),
-        many => {
-            Err(format!("errors:\n{}", many.iter().map(|error| format!("  {error}")).collect::<Vec<_>>().join("\n")))
-        }
-    }
-}
-
-fn check_node(value: &Value, shape: Option<Shape<'_>>, path: &mut Vec<Element>, errors: &mut Vec<String>) {
-    let mut wrong = |path: &[Element], what: String| {
-        let place = display(path);
-        errors.push(if place.is_empty() { what } else { format!("{place}: {what}") });
-    };
-    match kind(shape, Some(value)) {
-        Kind::Nothing => wrong(path, "schema error: invalid atom: inlined".to_owned()),
-        Kind::Scalar(scalar) => {
-            if let Some(what) = scalar_problem(scalar, value) {
-                wrong(path, what);
-            }
-        }
-        Kind::List(list) => match value {
-            Value::Null => {}
-            Value::Array(items) => {
-                let mut seen = std::collections::BTreeSet::new();
-                for (at, item) in items.iter().enumerate() {
-                    let step = if *list.relation == ListRelation::Atomic {
-                        Element::Index(i64::try_from(at).unwrap_or(i64::MAX))
-                    } else {
-                        match element_of(list, item) {
-                            Ok(step) => step,
-                            Err(what) => {
-                                let place = display(path);
-                                errors.push(format!("{place}: element {at}: {what}"));
-                                return;
-                            }
-                        }
-                    };
-                    let fresh = *list.relation == ListRelation::Atomic || seen.insert(step.clone());
-                    if !fresh {
-                        errors.push(format!("{}: duplicate entries for key {step}", display(path)));
-                    }
-                    path.push(step);
-                    check_node(item, Some(list.element), path, errors);
-                    path.pop();
-                }
-            }
-            other => wrong(path, format!("expected list, got &{{{}}}", go::display(other))),
-        },
-        Kind::Map(map) => match value {
-            Value::Null => {}
-            Value::Object(fields) => {
-                for (name, value) in fields {
-                    path.push(Element::field(name));
-                    match map.under(name) {
-                        Some(under) => check_node(value, Some(under), path, errors),
-                        None => {
-                            errors.push(format!("{}: field not declared in schema", display(path)));
-                            path.pop();
-                            return;
-                        }
-                    }
-                    path.pop();
-                }
-            }
-            other => wrong(path, format!("expected map, got &{{{}}}", go::display(other))),
-        },
-    }
-}
-
-fn scalar_problem(scalar: Scalar, value: &Value) -> Option<String> {
-    if value.is_null() {
-        return None;
-    }
-    let shown = go::display(value);
-    match scalar {
-        Scalar::Int32 | Scalar::Int64 | Scalar::Integer | Scalar::Number if !value.is_number() => {
-            Some(format!("expected numeric (int or float), got {}", go::type_name(value)))
-        }
-        Scalar::String | Scalar::Bytes if !value.is_string() => {
-            let shown = match value {
-                Value::Number(_) | Value::Bool(_) => shown,
-                other => format!("{}({})", go::type_name(other), go::display(other)),
-            };
-            Some(format!("expected string, got &value.valueUnstructured{{Value:{shown}}}"))
-        }
-        Scalar::Boolean if !value.is_boolean() => Some(format!("expected boolean, got &{{{shown}}}")),
-        Scalar::Untyped | Scalar::DateTime if value.is_array() || value.is_object() => {
-            Some(format!("expected any scalar, got &{{{shown}}}"))
-        }
-        _ => None,
     }
 }
 
@@ -377,112 +285,6 @@ fn compare_lists(list: ListShape<'_>, old: &[Value], new: &[Value], path: &mut V
         }
         path.pop();
     }
-}
-
-/// Merges an applied configuration into the live object. The order of keyed lists is that of the configuration, with the
-/// live object's other elements in between, where they were.
-pub(crate) fn merge(live: &Value, config: &Value, shape: Shape<'_>) -> Result<Value, String> {
-    let merged = merge_node(Some(live), Some(config), Some(shape))?;
-    Ok(merged.unwrap_or_else(|| Value::Object(Map::new())))
-}
-
-fn merge_node(live: Option<&Value>, config: Option<&Value>, shape: Option<Shape<'_>>) -> Result<Option<Value>, String> {
-    let by = if config.is_some() { kind(shape, config) } else { kind(shape, live) };
-    let leaf = || Ok(config.or(live).cloned());
-    match by {
-        Kind::Nothing | Kind::Scalar(_) => leaf(),
-        Kind::List(list) => {
-            let items = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-            let (live_items, config_items) = (items(live), items(config));
-            if *list.relation == ListRelation::Atomic || (live_items.is_empty() && config_items.is_empty()) {
-                return leaf();
-            }
-            let merged = merge_lists(list, &live_items, &config_items)?;
-            Ok((!merged.is_empty()).then_some(Value::Array(merged)))
-        }
-        Kind::Map(map) => {
-            let empty = Map::new();
-            let live_fields = live.and_then(Value::as_object).unwrap_or(&empty);
-            let config_fields = config.and_then(Value::as_object).unwrap_or(&empty);
-            if map.relation == MapRelation::Atomic || (live_fields.is_empty() && config_fields.is_empty()) {
-                return leaf();
-            }
-            let mut out = Map::new();
-            let new = config_fields.keys().filter(|name| !live_fields.contains_key(*name));
-            for name in live_fields.keys().chain(new) {
-                if let Some(value) = merge_node(live_fields.get(name), config_fields.get(name), map.under(name))? {
-                    out.insert(name.clone(), value);
-                }
-            }
-            Ok((!out.is_empty()).then_some(Value::Object(out)))
-        }
-    }
-}
-
-fn merge_lists(list: ListShape<'_>, live: &[Value], config: &[Value]) -> Result<Vec<Value>, String> {
-    let steps = |items: &[Value]| -> Result<Vec<Element>, String> {
-        let steps = items.iter().enumerate();
-        steps.map(|(at, item)| element_of(list, item).map_err(|what| format!("element {at}: {what}"))).collect()
-    };
-    let (config_steps, live_steps) = (steps(config)?, steps(live)?);
-    for (at, step) in config_steps.iter().enumerate() {
-        if config_steps[..at].contains(step) {
-            return Err(format!("duplicate entries for key {step}"));
-        }
-    }
-    // A live element that is there twice counts as there, but has no value of its own to merge with.
-    let live_value = |step: &Element| {
-        let mut found = live_steps.iter().enumerate().filter(|(_, other)| *other == step);
-        match (found.next(), found.next()) {
-            (Some((at, _)), None) => Some(&live[at]),
-            (Some(_), Some(_)) => Some(&Value::Null),
-            (None, _) => None,
-        }
-    };
-    let config_value = |step: &Element| config_steps.iter().position(|other| other == step).map(|at| &config[at]);
-    let mut shared = config_steps.iter().filter(|step| live_steps.contains(step));
-    let mut next_shared = shared.next();
-    let mut merged: Vec<&Element> = Vec::new();
-    let mut out = Vec::new();
-    let (mut l, mut r) = (0, 0);
-    while l < live_steps.len() || r < config_steps.len() {
-        if l < live_steps.len() && r < config_steps.len() {
-            let step = &live_steps[l];
-            if *step == config_steps[r] {
-                merged.push(&config_steps[r]);
-                out.extend(merge_node(live_value(step), config_value(step), Some(list.element))?);
-                l += 1;
-                r += 1;
-                next_shared = shared.next();
-                continue;
-            }
-            if config_value(step).is_some() && next_shared.is_some_and(|next| next != step) {
-                l += 1; // it comes where the configuration has it
-                continue;
-            }
-        }
-        if l < live_steps.len() {
-            let step = &live_steps[l];
-            if config_value(step).is_none() {
-                out.extend(merge_node(Some(&live[l]), None, Some(list.element))?);
-                l += 1;
-                continue;
-            }
-            if merged.contains(&step) {
-                l += 1;
-            }
-        }
-        if r < config_steps.len() {
-            let step = &config_steps[r];
-            merged.push(step);
-            out.extend(merge_node(live_value(step), config_value(step), Some(list.element))?);
-            r += 1;
-            if next_shared == Some(step) {
-                next_shared = shared.next();
-            }
-        }
-    }
-    Ok(out)
 }
 
 /// Takes the members of a set out of an object.

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -292,5 +293,62 @@ fn depth_does_not_overflow_the_stack() {
         format!("{}x > 0{}", "[1].all(x, ".repeat(60), ")".repeat(60)),
     ] {
         let _ = truth(&source);
+    }
+}
+
+/// Pieces that make expressions more often than not.
+const PIECES: [&str; 44] = [
+    "self",
+    "oldSelf",
+    "1",
+    "-1",
+    "2u",
+    "1.5",
+    "'a'",
+    "b'a'",
+    "true",
+    "null",
+    "[",
+    "]",
+    "{",
+    "}",
+    "(",
+    ")",
+    ".",
+    ",",
+    ":",
+    "?",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "==",
+    "!=",
+    "<",
+    ">=",
+    "&&",
+    "||",
+    "!",
+    " in ",
+    ".all(x, ",
+    ".map(x, ",
+    "x",
+    ".size()",
+    ".?a",
+    "has(self.a)",
+    "[?",
+    ".a",
+    "duration('1h')",
+    "quantity('1')",
+    ".sort()",
+];
+
+proptest! {
+    #[test]
+    fn no_expression_makes_it_panic(pieces in prop::collection::vec(0..PIECES.len(), 1..24)) {
+        let source: String = pieces.iter().map(|at| PIECES[*at]).collect();
+        let schema = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}});
+        let _ = ask(schema, &source, json!({"a": [1, 2]}), Some(json!({"a": [2]})));
     }
 }
