@@ -26,6 +26,7 @@ use crate::identity::{Identity, uid};
 use crate::kinds::{Known, Lookup, lookup};
 use crate::strict::read_strictly;
 use crate::workload::{self, Workload, controller};
+use crate::written::Written;
 
 /// A NodePool or node class together with where it stands, for later faults.
 pub(crate) struct Found<T> {
@@ -68,6 +69,7 @@ pub(crate) struct Gathered {
     pub(crate) services: Vec<Service>,
     pub(crate) namespaces: BTreeMap<Arc<str>, Labels>,
     pub(crate) budgets: Vec<Found<PodDisruptionBudget>>,
+    pub(crate) written: Written,
     skipped: BTreeMap<String, usize>,
 }
 
@@ -308,7 +310,11 @@ impl GatherSink<'_> {
         self.gathered.ephemeral_claims.extend(claims);
         let dated = object.metadata.creation_timestamp.is_some();
         match reduce::pod(&object, &mut self.gathered.interner) {
-            Ok(pod) => self.gathered.slots.push(Slot::Pod { pod, dated }),
+            Ok(pod) => {
+                let spec = object.spec.as_ref().expect("admission filled it in");
+                self.gathered.written.pod(&pod.uid, spec);
+                self.gathered.slots.push(Slot::Pod { pod, dated });
+            }
             Err(refused) => self.gathered.refuse(place, refused),
         }
     }

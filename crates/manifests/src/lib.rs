@@ -22,12 +22,14 @@ pub mod source;
 mod strict;
 mod workload;
 mod world;
+mod written;
 
 pub use document::Place;
 pub use raw::{RawObject, raw_objects};
 pub use source::{Source, SourceError, read_sources};
 pub use strict::read_strictly;
 pub use world::{InstanceTypesOf, Loaded, Options, load};
+pub use written::{Lever, Written};
 
 /// Something that is wrong with the input, where it is, and in which object.
 #[derive(Clone, Debug, PartialEq, Eq)]

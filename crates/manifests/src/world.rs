@@ -22,6 +22,7 @@ use crate::gather::{AdmissionSink, Found, GatherSink, Gathered, Slot};
 use crate::identity::{Identity, uid};
 use crate::source::Source;
 use crate::workload::Workload;
+use crate::written::Written;
 
 /// What a node class can launch, in the order of names. Told for the raw object, defaults applied.
 pub type InstanceTypesOf<'a> = dyn FnMut(&Value) -> Result<Arc<[Arc<InstanceType>]>, Vec<Fault>> + 'a;
@@ -43,6 +44,8 @@ pub struct Loaded {
     pub node_classes: BTreeMap<String, EC2NodeClass>,
     /// What the user should know: kinds that were skipped, pools that are not used.
     pub notes: Vec<String>,
+    /// Where the pods of the world are written down.
+    pub written: Written,
 }
 
 /// The first pod without a creation time is this old; each pod after it a second younger.
@@ -108,7 +111,7 @@ fn assemble(mut gathered: Gathered, admission: &Admission, options: Options<'_>)
         return Err(gathered.faults);
     }
     let node_classes = gathered.classes.into_iter().map(|(name, found)| (name, found.object.0)).collect();
-    Ok(Loaded { world, node_pools, node_classes, notes: gathered.notes })
+    Ok(Loaded { world, node_pools, node_classes, notes: gathered.notes, written: gathered.written })
 }
 
 /// All pods in the order of the input, workloads expanded where they stand.
@@ -185,6 +188,7 @@ fn expand(gathered: &mut Gathered, position: usize, admission: &Admission, pods:
             return gathered.refuse(&place, Refused { object: identity.to_string(), faults });
         }
     };
+    let first = pods.len();
     for replica in 0..replicas {
         let name: Arc<str> = format!("{}-{replica}", identity.name).into();
         let given = Identity { kind: "Pod", namespace: namespace.clone(), name: name.clone() };
@@ -207,6 +211,8 @@ fn expand(gathered: &mut Gathered, position: usize, admission: &Admission, pods:
         }
         pods.push(pod);
     }
+    let spec = object.spec.as_ref().expect("filled in above");
+    gathered.written.workload(identity.to_string(), spec, first..pods.len());
 }
 
 /// Claims that were given count before those that the cluster would make; a claim without a class gets the default.
