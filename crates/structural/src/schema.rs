@@ -34,7 +34,7 @@ pub use validate::validate;
 
 pub(crate) use validate::Correlation;
 
-/// One node of a schema, with everything a CRD may carry there. Whether it may is the business of [`check`].
+/// One node of a schema, with everything a CRD may carry there. Whether it may is the business of [`mod@check`].
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     /// `object`, `array`, `string`, `integer`, `number` or `boolean`; empty if not given.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use regex::Regex;
+
 use super::ast::{Expr, Issue, Kind, Literal, render};
 use super::check::{Checked, check};
 use super::cost::estimate;
@@ -34,6 +36,8 @@ pub(crate) struct Problem(pub(crate) String);
 pub(crate) struct Program {
     expr: Expr,
     checked: Checked,
+    /// The patterns that are written out in it, by their text.
+    patterns: BTreeMap<String, Regex>,
     /// The most it can cost on values the schema allows.
     pub(crate) max_cost: u64,
 }
@@ -42,7 +46,7 @@ impl Program {
     pub(crate) fn run(&self, own: &Val, old: Option<&Val>, limit: u64) -> (Result<Val, Failure>, u64) {
         let mut variables = vec![("self", own.clone())];
         variables.extend(old.map(|old| ("oldSelf", old.clone())));
-        evaluate(&self.expr, &self.checked, variables, limit)
+        evaluate(&self.expr, &self.checked, &self.patterns, variables, limit)
     }
 }
 
@@ -97,56 +101,63 @@ fn compile(
     let shown = |issues: Vec<Issue>| render(&issues, source);
     let (expr, count) = parse(source).map_err(shown)?;
     let checked = check(&expr, count, variables, objects).map_err(shown)?;
-    let mut issues = Vec::new();
-    literals(&expr, &checked.types, false, &mut issues);
-    issues.sort_by_key(|issue| issue.at);
-    if !issues.is_empty() {
-        return Err(shown(issues));
+    let mut found = Literals::default();
+    literals(&expr, &checked.types, false, &mut found);
+    found.issues.sort_by_key(|issue| issue.at);
+    if !found.issues.is_empty() {
+        return Err(shown(found.issues));
     }
     let max_cost = estimate(&expr, &checked, decl);
-    Ok(Program { expr, checked, max_cost })
+    Ok(Program { expr, checked, patterns: found.patterns, max_cost })
+}
+
+/// What is found out from the literals of an expression.
+#[derive(Default)]
+struct Literals {
+    issues: Vec<Issue>,
+    patterns: BTreeMap<String, Regex>,
 }
 
 /// Durations, times and patterns that are written out must be good ones, and the elements of a literal of one type, except
 /// in what is formatted.
-fn literals(expr: &Expr, types: &[Type], formatted: bool, issues: &mut Vec<Issue>) {
+fn literals(expr: &Expr, types: &[Type], formatted: bool, found: &mut Literals) {
     match &expr.kind {
         Kind::Literal(_) | Kind::Ident(_) => {}
-        Kind::Select { operand, .. } => literals(operand, types, formatted, issues),
+        Kind::Select { operand, .. } => literals(operand, types, formatted, found),
         Kind::Call { target, function, args } => {
-            arguments(function, target.is_some(), args, issues);
+            arguments(function, target.is_some(), args, found);
             if let (Some(target), "format", [values]) = (target, function.as_str(), args.as_slice()) {
-                template(expr.at, target, values, types, issues);
+                template(expr.at, target, values, types, found);
             }
             let inside = formatted || function == "format";
-            target.iter().for_each(|target| literals(target, types, formatted, issues));
-            args.iter().for_each(|arg| literals(arg, types, inside, issues));
+            target.iter().for_each(|target| literals(target, types, formatted, found));
+            args.iter().for_each(|arg| literals(arg, types, inside, found));
         }
         Kind::List(items, optional) => {
             if !formatted {
-                same_type(items.iter().zip(optional.iter().copied()), types, issues);
+                same_type(items.iter().zip(optional.iter().copied()), types, found);
             }
-            items.iter().for_each(|item| literals(item, types, formatted, issues));
+            items.iter().for_each(|item| literals(item, types, formatted, found));
         }
         Kind::Map(entries) => {
             if !formatted {
-                same_type(entries.iter().map(|entry| (&entry.key, false)), types, issues);
-                same_type(entries.iter().map(|entry| (&entry.value, entry.optional)), types, issues);
+                same_type(entries.iter().map(|entry| (&entry.key, false)), types, found);
+                same_type(entries.iter().map(|entry| (&entry.value, entry.optional)), types, found);
             }
             for entry in entries {
-                literals(&entry.key, types, formatted, issues);
-                literals(&entry.value, types, formatted, issues);
+                literals(&entry.key, types, formatted, found);
+                literals(&entry.value, types, formatted, found);
             }
         }
         Kind::Fold(fold) => {
             for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
-                literals(part, types, formatted, issues);
+                literals(part, types, formatted, found);
             }
         }
     }
 }
 
-fn same_type<'a>(items: impl Iterator<Item = (&'a Expr, bool)>, types: &[Type], issues: &mut Vec<Issue>) {
+fn same_type<'a>(items: impl Iterator<Item = (&'a Expr, bool)>, types: &[Type], found: &mut Literals) {
     let mut first: Option<&Type> = None;
     for (item, optional) in items {
         let ty = match &types[item.id] {
@@ -157,14 +168,14 @@ fn same_type<'a>(items: impl Iterator<Item = (&'a Expr, bool)>, types: &[Type], 
             None => first = Some(ty),
             Some(first) if first == ty => {}
             Some(first) => {
-                issues.push(Issue { at: item.at, message: format!("expected type '{first}' but found '{ty}'") });
+                found.issues.push(Issue { at: item.at, message: format!("expected type '{first}' but found '{ty}'") });
                 return;
             }
         }
     }
 }
 
-fn arguments(function: &str, member: bool, args: &[Expr], issues: &mut Vec<Issue>) {
+fn arguments(function: &str, member: bool, args: &[Expr], found: &mut Literals) {
     let text = |at: usize| match args.get(at).map(|arg| (&arg.kind, arg.at)) {
         Some((Kind::Literal(Literal::String(text)), place)) => Some((text.as_str(), place)),
         _ => None,
@@ -172,18 +183,28 @@ fn arguments(function: &str, member: bool, args: &[Expr], issues: &mut Vec<Issue
     let bad = match function {
         "duration" => text(0).filter(|(text, _)| time::parse_duration(text).is_none()),
         "timestamp" => text(0).filter(|(text, _)| time::parse_rfc3339(text).is_none()),
-        "matches" => text(usize::from(!member)).filter(|(text, _)| re2::compile(text).is_err()),
+        "matches" | "find" | "findAll" => match text(usize::from(!member)) {
+            Some((text, at)) => match re2::compile(text) {
+                Ok(regex) => {
+                    found.patterns.insert(text.to_owned(), regex);
+                    None
+                }
+                Err(_) if function == "matches" => Some((text, at)),
+                Err(_) => None,
+            },
+            None => None,
+        },
         _ => None,
     };
     if let Some((_, at)) = bad {
-        issues.push(Issue { at, message: format!("invalid {function} argument") });
+        found.issues.push(Issue { at, message: format!("invalid {function} argument") });
     }
 }
 
 /// A template that is written out must fit the values that are written out for it.
-fn template(at: usize, template: &Expr, values: &Expr, types: &[Type], issues: &mut Vec<Issue>) {
+fn template(at: usize, template: &Expr, values: &Expr, types: &[Type], found: &mut Literals) {
     let (Kind::Literal(Literal::String(text)), Kind::List(items, _)) = (&template.kind, &values.kind) else { return };
-    let mut issue = |at: usize, message: String| issues.push(Issue { at, message });
+    let mut issue = |at: usize, message: String| found.issues.push(Issue { at, message });
     let mut used = 0;
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {

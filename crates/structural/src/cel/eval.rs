@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use regex::Regex;
+
 use super::ast::{ACCU, Expr, Fold, Kind, Literal};
 use super::check::{Checked, type_name};
 use super::library;
@@ -28,9 +30,15 @@ impl Failure {
 type Outcome = Result<Val, Failure>;
 
 /// Evaluates an expression over variables; returns what came of it and what it cost.
-pub(crate) fn evaluate(expr: &Expr, checked: &Checked, variables: Vec<(&str, Val)>, limit: u64) -> (Outcome, u64) {
+pub(crate) fn evaluate(
+    expr: &Expr,
+    checked: &Checked,
+    patterns: &BTreeMap<String, Regex>,
+    variables: Vec<(&str, Val)>,
+    limit: u64,
+) -> (Outcome, u64) {
     let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let mut evaluator = Evaluator { checked, variables, cost: 0, limit };
+    let mut evaluator = Evaluator { checked, patterns, variables, cost: 0, limit };
     let outcome = match evaluator.expr(expr) {
         Ok(Val::Bad(what)) => Err(Failure::Failed(what.to_string())),
         outcome => outcome,
@@ -40,6 +48,7 @@ pub(crate) fn evaluate(expr: &Expr, checked: &Checked, variables: Vec<(&str, Val
 
 struct Evaluator<'a> {
     checked: &'a Checked,
+    patterns: &'a BTreeMap<String, Regex>,
     variables: Vec<(String, Val)>,
     cost: u64,
     limit: u64,
@@ -186,7 +195,16 @@ impl Evaluator<'_> {
         let cost =
             super::cost::of_call(name, &values, self.checked.overloads[expr.id].first().copied().unwrap_or_default());
         self.charge(cost)?;
-        let result = library::call(name, &values)?;
+        let known = match values.get(1) {
+            Some(Val::String(pattern)) if matches!(name, "matches" | "find" | "findAll") => {
+                self.patterns.get(&**pattern)
+            }
+            _ => None,
+        };
+        let result = match known {
+            Some(regex) => library::strings::search(name, &values, regex)?,
+            None => library::call(name, &values)?,
+        };
         if name == "join" {
             self.charge(super::cost::factor(result.size().unwrap_or_default(), 0.2))?;
         }

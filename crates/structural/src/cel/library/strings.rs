@@ -14,12 +14,10 @@ pub(super) fn call(function: &str, args: &[Val]) -> Option<Outcome> {
         ("contains", [Val::String(part)]) => Ok(Val::Bool(text.contains(&**part))),
         ("startsWith", [Val::String(part)]) => Ok(Val::Bool(text.starts_with(&**part))),
         ("endsWith", [Val::String(part)]) => Ok(Val::Bool(text.ends_with(&**part))),
-        ("matches", [Val::String(pattern)]) => with_regex(pattern, |regex| Ok(Val::Bool(regex.is_match(text)))),
-        ("find", [Val::String(pattern)]) => {
-            with_regex(pattern, |regex| Ok(Val::string(regex.find(text).map_or("", |found| found.as_str()))))
-        }
-        ("findAll", [Val::String(pattern)]) => find_all(text, pattern, None),
-        ("findAll", [Val::String(pattern), Val::Int(limit)]) => find_all(text, pattern, usize::try_from(*limit).ok()),
+        ("matches" | "find" | "findAll", [Val::String(pattern), ..]) => match re2::compile(pattern) {
+            Ok(regex) => search(function, args, &regex),
+            Err(error) => fail(error),
+        },
         ("charAt", [Val::Int(at)]) => {
             let length = text.chars().count();
             match usize::try_from(*at) {
@@ -61,21 +59,20 @@ fn is_space(c: char) -> bool {
     c.is_whitespace()
 }
 
-fn with_regex(pattern: &str, found: impl FnOnce(&regex::Regex) -> Outcome) -> Outcome {
-    match re2::compile(pattern) {
-        Ok(regex) => found(&regex),
-        Err(error) => fail(error),
+/// The functions that take a pattern, with the pattern compiled.
+pub(crate) fn search(function: &str, args: &[Val], regex: &regex::Regex) -> Outcome {
+    let Some(Val::String(text)) = args.first() else { return no_overload() };
+    let all = || regex.find_iter(text).map(|found| Val::string(found.as_str()));
+    match (function, args.get(2)) {
+        ("matches", None) => Ok(Val::Bool(regex.is_match(text))),
+        ("find", None) => Ok(Val::string(regex.find(text).map_or("", |found| found.as_str()))),
+        ("findAll", None) => Ok(Val::list(all().collect())),
+        ("findAll", Some(Val::Int(limit))) => Ok(Val::list(match usize::try_from(*limit) {
+            Ok(limit) => all().take(limit).collect(),
+            Err(_) => all().collect(),
+        })),
+        _ => no_overload(),
     }
-}
-
-fn find_all(text: &str, pattern: &str, limit: Option<usize>) -> Outcome {
-    with_regex(pattern, |regex| {
-        let found = regex.find_iter(text).map(|found| Val::string(found.as_str()));
-        Ok(Val::list(match limit {
-            Some(limit) => found.take(limit).collect(),
-            None => found.collect(),
-        }))
-    })
 }
 
 fn within(text: &str, at: i64) -> Option<usize> {
