@@ -304,6 +304,11 @@ fn main() -> std::process::ExitCode {
         counts.0 += 1;
         counts.1 += usize::from(!outcome.placed);
     }
+    if arguments.iter().any(|a| a == "--verbose") {
+        for (case, outcome) in all.iter().zip(&own) {
+            println!("{}: {outcome:?}", case.name);
+        }
+    }
     let unplaced = own.iter().filter(|o| !o.placed).count();
     for (family, (count, unplaced)) in &families {
         println!("{family:?}: {count} cases, {unplaced} unplaceable");

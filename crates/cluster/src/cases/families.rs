@@ -100,7 +100,11 @@ fn resources(case: &mut Case, dice: &mut Dice, id: usize) {
                 json!({"name": "init", "image": "i", "resources": requests(["1", "2500m"][dice.below(2)], "1Gi")});
             spec["initContainers"] = if dice.chance(50) { json!([sidecar, init]) } else { json!([init, sidecar]) };
         }
-        2 => spec["resources"] = requests(["2", "3", "4"][dice.below(3)], "2Gi"),
+        2 => {
+            // The pod's own requests count, and may not be less than those of its containers.
+            spec["containers"][0]["resources"] = requests("500m", "1Gi");
+            spec["resources"] = requests(["2", "3", "4"][dice.below(3)], "2Gi");
+        }
         3 => {
             for node in case.nodes.iter_mut().filter(|_| dice.chance(50)) {
                 for list in ["capacity", "allocatable"] {
@@ -216,7 +220,7 @@ fn anti_affinity(case: &mut Case, dice: &mut Dice, id: usize) {
 }
 
 fn spread(case: &mut Case, dice: &mut Dice, id: usize) {
-    populate(case, dice, id, &["web"], "100m", 55);
+    populate(case, dice, id, &["web"], "100m", 70);
     for running in &mut case.running {
         running["metadata"]["labels"]["version"] = json!(["1", "2"][dice.below(2)]);
     }
@@ -231,11 +235,11 @@ fn spread(case: &mut Case, dice: &mut Dice, id: usize) {
     let constraint = |key: &str, dice: &mut Dice| {
         let mut c = json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": {"app": "web"}}});
-        if dice.chance(35) {
-            c["minDomains"] = json!(1 + dice.below(4));
+        if dice.chance(60) {
+            c["minDomains"] = json!(2 + dice.below(3));
         }
         if dice.chance(35) {
-            c["nodeAffinityPolicy"] = json!(["Honor", "Ignore"][dice.below(2)]);
+            c["nodeAffinityPolicy"] = json!(["Honor", "Ignore", "Ignore"][dice.below(3)]);
         }
         if dice.chance(35) {
             c["nodeTaintsPolicy"] = json!(["Honor", "Ignore"][dice.below(2)]);
@@ -256,11 +260,11 @@ fn spread(case: &mut Case, dice: &mut Dice, id: usize) {
 }
 
 fn taints(case: &mut Case, dice: &mut Dice, _id: usize) {
-    let effects = ["NoSchedule", "NoExecute", "PreferNoSchedule"];
+    let effects = ["NoSchedule", "NoExecute", "NoSchedule", "NoExecute", "PreferNoSchedule"];
     for node in &mut case.nodes {
-        if dice.chance(85) {
+        if dice.chance(97) {
             let mut all =
-                vec![json!({"key": "dedicated", "value": dice.pick(&["gpu", "db"]), "effect": effects[dice.below(3)]})];
+                vec![json!({"key": "dedicated", "value": dice.pick(&["gpu", "db"]), "effect": effects[dice.below(5)]})];
             if dice.chance(30) {
                 all.push(json!({"key": "maintenance", "effect": effects[dice.below(2)]}));
             }
@@ -285,14 +289,14 @@ fn taints(case: &mut Case, dice: &mut Dice, _id: usize) {
 
 fn ports(case: &mut Case, dice: &mut Dice, id: usize) {
     let port = |dice: &mut Dice| {
-        let mut port = json!({"containerPort": 80, "hostPort": dice.pick(&[8080, 8080, 9090]), "protocol": dice.pick(&["TCP", "TCP", "UDP"])});
+        let mut port = json!({"containerPort": 80, "hostPort": dice.pick(&[8080, 8080, 8080, 8080, 8080, 9090]), "protocol": dice.pick(&["TCP", "TCP", "TCP", "TCP", "UDP"])});
         if dice.chance(30) {
             port["hostIP"] = json!(["127.0.0.1", "10.0.0.1", "0.0.0.0"][dice.below(3)]);
         }
         port
     };
     for (n, node) in case.nodes.iter().enumerate() {
-        if dice.chance(90) {
+        if dice.chance(97) {
             let mut running = on(pod(&format!("case-{id}-r{n}"), "other", "100m"), &name(node));
             let mut list = vec![port(dice)];
             if dice.chance(50) {
@@ -411,9 +415,12 @@ fn nominated(case: &mut Case, dice: &mut Dice, id: usize) {
         }
     }
     let other = case.nodes.len() - 1;
-    if dice.chance(75) {
+    if dice.chance(90) {
         let node = name(&case.nodes[other]);
-        case.running.push(on(pod(&format!("case-{id}-r"), "other", "3500m"), &node));
+        // Too important to make way.
+        let mut running = on(pod(&format!("case-{id}-r"), "other", "3500m"), &node);
+        running["spec"]["priorityClassName"] = json!("high");
+        case.running.push(running);
     }
     let node = name(&case.nodes[0]);
     let mut waiting = pod(&format!("case-{id}-hopeful"), "hopeful", ["1", "2", "3"][dice.below(3)]);

@@ -157,5 +157,5 @@ async fn written_heartbeats_keep_nodes_alive() {
     assert!(ready(&lab.get("/api/v1/nodes/node-1").await.unwrap()));
     let lease = lab.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1").await.unwrap();
     let renewed: jiff::Timestamp = lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
-    assert!(renewed.to_string() >= "2026-01-01T00:09:40Z".to_owned(), "{renewed}");
+    assert!(renewed.to_string().as_str() >= "2026-01-01T00:09:40Z", "{renewed}");
 }
