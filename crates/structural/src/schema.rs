@@ -26,7 +26,7 @@ mod validate;
 
 pub use check::{CheckOptions, check, check_unchanged};
 pub use default::{apply_defaults, drop_undefaulted_nulls};
-pub use embedded::validate_embedded;
+pub use embedded::{drop_unknown_metadata, validate_embedded};
 pub use list::validate_lists;
 pub use prune::{Root, prune};
 pub use shapes::shapes;

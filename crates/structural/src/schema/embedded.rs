@@ -4,6 +4,8 @@ use serde_json::{Map, Value};
 
 use super::{Additional, Schema};
 use crate::field::{FieldError, child, index, key};
+use crate::shape::{Shape, builtin};
+use crate::strict::drop_unknown_fields;
 
 /// Checks the embedded resources in an object. `metadata` judges an ObjectMeta found at a path, as the caller does for
 /// the object itself.
@@ -15,6 +17,48 @@ pub fn validate_embedded(
     let mut errors = Vec::new();
     node(value, schema, "", metadata, &mut errors);
     errors
+}
+
+/// Drops the fields of an object's `metadata`, and of every embedded object's, that no metadata has; returns their paths,
+/// in order. [`prune`](super::prune) leaves metadata alone, because a schema does not describe it.
+pub fn drop_unknown_metadata(value: &mut Value, schema: &Schema) -> Vec<String> {
+    let Some(shape) = builtin::shapes().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") else {
+        return Vec::new();
+    };
+    let mut dropped = Vec::new();
+    clean(value, Some(schema), true, "", shape, &mut dropped);
+    dropped.sort();
+    dropped
+}
+
+fn clean(
+    value: &mut Value,
+    schema: Option<&Schema>,
+    object: bool,
+    path: &str,
+    shape: Shape<'_>,
+    dropped: &mut Vec<String>,
+) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                let inside = child(path, name);
+                if object && name == "metadata" {
+                    let gone = drop_unknown_fields(value, shape);
+                    dropped.extend(gone.iter().map(|field| child(&inside, field)));
+                } else if let Some(under) = schema.and_then(|schema| schema.under(name)) {
+                    clean(value, Some(under), under.embedded_resource, &inside, shape, dropped);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(schema) = schema.and_then(|schema| schema.items.as_deref()) else { return };
+            for (at, item) in items.iter_mut().enumerate() {
+                clean(item, Some(schema), schema.embedded_resource, &index(path, at), shape, dropped);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn node(
@@ -109,6 +153,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn metadata_has_only_its_own_fields() {
+        let schema = Schema::parse(&json!({"type": "object", "properties": {"pod": {
+            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}))
+        .unwrap();
+        let mut value =
+            json!({"metadata": {"name": "a", "foo": 1}, "pod": {"metadata": {"labels": {"any": "x"}, "bar": 1}}});
+        assert_eq!(drop_unknown_metadata(&mut value, &schema), ["metadata.foo", "pod.metadata.bar"]);
+        assert_eq!(value, json!({"metadata": {"name": "a"}, "pod": {"metadata": {"labels": {"any": "x"}}}}));
+    }
 
     #[test]
     fn embedded_objects_have_a_type() {
