@@ -89,6 +89,24 @@ impl Api {
         }
     }
 
+    async fn create_all(&self, path: &str, objects: &[Value]) {
+        for object in objects {
+            self.create(path, object).await;
+        }
+    }
+
+    async fn volumes_available(&self, case: &Case) {
+        for volume in case.volumes.iter().filter(|v| v["spec"]["claimRef"].is_null()) {
+            let path = format!("/api/v1/persistentvolumes/{}", volume["metadata"]["name"].as_str().unwrap_or_default());
+            for _ in 0..300 {
+                if self.get(&path).await.is_some_and(|v| v["status"]["phase"] == "Available") {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
     async fn add_node(&self, node: &Value) {
         let name = node["metadata"]["name"].as_str().expect("nodes have names");
         self.create("/api/v1/nodes", node).await;
@@ -117,17 +135,13 @@ impl Api {
         for node in &case.nodes {
             self.add_node(node).await;
         }
-        for (path, objects) in [
-            ("/apis/storage.k8s.io/v1/csinodes", &case.csi_nodes),
-            ("/apis/storage.k8s.io/v1/storageclasses", &case.classes),
-            ("/api/v1/persistentvolumes", &case.volumes),
-            (CLAIMS, &case.claims),
-            (PODS, &case.running),
-        ] {
-            for object in objects {
-                self.create(path, object).await;
-            }
-        }
+        self.create_all("/apis/storage.k8s.io/v1/csinodes", &case.csi_nodes).await;
+        self.create_all("/apis/storage.k8s.io/v1/storageclasses", &case.classes).await;
+        self.create_all("/api/v1/persistentvolumes", &case.volumes).await;
+        // A claim looks for a volume once, and then only every fifteen seconds: the volumes must be there before.
+        self.volumes_available(case).await;
+        self.create_all(CLAIMS, &case.claims).await;
+        self.create_all(PODS, &case.running).await;
         self.storage_settles(case).await;
         if let Some((pod, node)) = &case.hopeful {
             self.create(PODS, pod).await;
