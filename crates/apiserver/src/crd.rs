@@ -147,7 +147,10 @@ pub(crate) fn after_store(state: &mut State, object: &Arc<Object>) {
     let mut crd = object.value();
     let status = status_of(state, &crd);
     if crd["status"] != status {
-        let live = crd.clone();
+        let mut live = crd.clone();
+        if live["status"]["conditions"].is_null() {
+            live["status"]["conditions"] = json!([]);
+        }
         crd["status"] = status;
         if let Some(served) = state.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions").cloned() {
             let now = state.now_text();

@@ -1,6 +1,7 @@
 //! Bodies: JSON or YAML in, a value out, and the check that it is of the kind the path says.
 
 use karpenter_kinds::fielderror::FieldError;
+use karpenter_kinds::protobuf;
 use karpenter_kinds::types::Types;
 use serde_json::{Map, Value};
 
@@ -21,6 +22,10 @@ pub(crate) fn parse(request: &Request) -> Result<(Value, Vec<String>), ApiError>
     match media_type(request) {
         "" | "application/json" | "*/*" => json(&request.body),
         "application/yaml" => Ok((yaml(&request.body)?, Vec::new())),
+        "application/vnd.kubernetes.protobuf" => {
+            let value = protobuf::decode(&request.body).map_err(ApiError::bad_request)?;
+            Ok((value, Vec::new()))
+        }
         other => Err(ApiError::unsupported_media_type(other, &ACCEPTED)),
     }
 }

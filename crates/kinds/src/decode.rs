@@ -340,7 +340,7 @@ mod tests {
     fn unknown_fields_fall_away_and_are_told() {
         let got =
             decode(kind("v1", "Pod"), json!({"spec": {"containers": [{"name": "a", "foo": 1}]}, "bar": 2})).unwrap();
-        assert_eq!(got.strict_errors, ["unknown field \"bar\"", "unknown field \"spec.containers[0].foo\""]);
+        assert_eq!(got.strict_errors, ["unknown field \"spec.containers[0].foo\"", "unknown field \"bar\""]);
         assert_eq!(got.value.pointer("/spec/containers/0/foo"), None);
     }
 

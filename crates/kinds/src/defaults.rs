@@ -86,10 +86,8 @@ pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
         }
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(object, version),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(object),
-        ("networking.k8s.io", "IngressClass") => {
-            if object["spec"].get("parameters").is_some() {
-                set(&mut object["spec"]["parameters"], "scope", json!("Cluster"));
-            }
+        ("networking.k8s.io", "IngressClass") if object["spec"].get("parameters").is_some() => {
+            set(&mut object["spec"]["parameters"], "scope", json!("Cluster"));
         }
         ("scheduling.k8s.io", "PriorityClass") => set(object, "preemptionPolicy", json!("PreemptLowerPriority")),
         ("discovery.k8s.io", "EndpointSlice") => {

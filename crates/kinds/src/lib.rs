@@ -4,6 +4,7 @@
 //!   resources   what is served: groups, versions, names, verbs, subresources
 //!   types       the structs behind the kinds, field by field
 //!   decode      JSON in, the JSON a Go server would store out
+//!   protobuf    the same objects as Go clients send them
 //!   defaults    what a version fills in
 //!   strategy    what a create or an update may touch, and when the generation moves
 //!   validate    what is refused, and in which words
@@ -19,6 +20,7 @@ pub mod fielderror;
 pub mod names;
 pub mod pods;
 pub mod printers;
+pub mod protobuf;
 pub mod quantity;
 pub mod resources;
 pub mod selectable;

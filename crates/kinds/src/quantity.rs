@@ -65,15 +65,10 @@ impl Quantity {
         self.nanos == 0
     }
 
-    pub fn add(self, other: Quantity) -> Quantity {
+    /// The sum keeps the format of its left side, as in Go.
+    pub fn plus(self, other: Quantity) -> Quantity {
         let format = if self.nanos == 0 { other.format } else { self.format };
         Quantity { nanos: self.nanos + other.nanos, format }
-    }
-
-    /// The sum takes the format of the left side, as in Go, where a difference keeps its receiver's.
-    pub fn sub(self, other: Quantity) -> Quantity {
-        let format = if self.nanos == 0 { other.format } else { self.format };
-        Quantity { nanos: self.nanos - other.nanos, format }
     }
 
     /// The canonical text.

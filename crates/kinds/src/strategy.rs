@@ -136,10 +136,16 @@ pub fn prepare_create(kind: &str, object: &mut Value, has_status: bool, now: &st
         "DaemonSet" => object["metadata"]["annotations"][TEMPLATE_GENERATION] = json!("1"),
         "CustomResourceDefinition" => {
             object["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""},
-            "storedVersions": null})
+            "storedVersions": stored_versions(object)})
         }
         _ => {}
     }
+}
+
+/// The version a new definition keeps its objects in.
+fn stored_versions(definition: &Value) -> Value {
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone()).collect()
 }
 
 /// Before an update: what the request may not touch is as it was, and the generation follows the spec.
@@ -176,11 +182,7 @@ pub fn prepare_update(kind: &str, part: Part, object: &mut Value, old: &Value, h
                     }
                     keep_observed_generation(object, old);
                 }
-                "Deployment" | "ReplicaSet" | "DaemonSet" => {
-                    if kind == "Deployment" {
-                        restore_metadata(object, old, "labels");
-                    }
-                }
+                "Deployment" => restore_metadata(object, old, "labels"),
                 "PersistentVolume" => {
                     let (old_phase, new_phase) = (&old["status"]["phase"], &object["status"]["phase"]);
                     let (before, after) =

@@ -1,7 +1,7 @@
 //! The built-in API types as a table: every struct, its JSON fields in declaration order and how each is encoded.
 //!
 //! The table is data (`data/types.txt`, printed by `data/extract` from the published types), because several readers
-//! need it: decoding with Go's rules, OpenAPI, and one day protobuf, whose field numbers are in it already.
+//! need it: decoding with Go's rules, protobuf, and OpenAPI.
 
 use std::sync::OnceLock;
 
@@ -41,8 +41,8 @@ pub struct Field {
     pub omit_empty: bool,
     /// Go's `omitzero`: the same for structs and times.
     pub omit_zero: bool,
-    /// The protobuf field number; zero where there is none.
-    pub number: u32,
+    /// The protobuf field number, after those of the embedded messages on the way to it; empty where there is none.
+    pub number_path: Vec<u32>,
     /// Whether OpenAPI lists the field as required.
     pub required: bool,
     pub patch_strategy: Option<&'static str>,
@@ -144,7 +144,7 @@ fn field(name: &'static str, ty: Ty, words: std::str::Split<'static, char>) -> F
         ty,
         omit_empty: false,
         omit_zero: false,
-        number: 0,
+        number_path: Vec::new(),
         required: false,
         patch_strategy: None,
         patch_merge_key: None,
@@ -160,7 +160,10 @@ fn field(name: &'static str, ty: Ty, words: std::str::Split<'static, char>) -> F
                 "o" => field.omit_empty = true,
                 "z" => field.omit_zero = true,
                 "r" => field.required = true,
-                _ => field.number = word.strip_prefix('n').and_then(|n| n.parse().ok()).unwrap_or(0),
+                _ => {
+                    let path = word.strip_prefix('n').unwrap_or_default();
+                    field.number_path = path.split('.').filter_map(|number| number.parse().ok()).collect();
+                }
             },
             Some(("patch", value)) => field.patch_strategy = Some(value),
             Some(("key", value)) => field.patch_merge_key = Some(value),

@@ -178,7 +178,7 @@ fn ratio(kind: &str, name: &str, enforced: &Value, requests: &Value, limits: &Va
 pub(super) fn total(pod: &Value, key: &str) -> Value {
     let mut sums: Map<String, Value> = Map::new();
     let add = |sums: &mut Map<String, Value>, name: &str, value: Quantity| {
-        let sum = sums.get(name).and_then(quantity).map_or(value, |sum| sum.add(value));
+        let sum = sums.get(name).and_then(quantity).map_or(value, |sum| sum.plus(value));
         sums.insert(name.to_owned(), Value::from(sum.canonical()));
     };
     let entries = |container: &Value| -> Vec<(String, Quantity)> {
@@ -200,7 +200,7 @@ pub(super) fn total(pod: &Value, key: &str) -> Value {
                 add(&mut sidecars, &name, value);
                 peaks.push((name.clone(), quantity(&sidecars[&name]).unwrap_or(value)));
             } else {
-                let beside = sidecars.get(&name).and_then(quantity).map_or(value, |beside| beside.add(value));
+                let beside = sidecars.get(&name).and_then(quantity).map_or(value, |beside| beside.plus(value));
                 peaks.push((name, beside));
             }
         }

@@ -45,7 +45,7 @@ pub(super) fn check(state: &State, attributes: &Attributes<'_>, object: &Value) 
         for (resource, limit) in &hard {
             let (Some(limit), Some(request)) = (quantity(limit), added.get(resource)) else { continue };
             let current = used.get(resource).copied().unwrap_or(Quantity::from_units(0));
-            if current.add(*request) > limit && !request.is_zero() {
+            if current.plus(*request) > limit && !request.is_zero() {
                 over.push((resource, *request, current, limit));
             }
         }
@@ -171,7 +171,7 @@ fn usage(state: &State, namespace: &str, quota: &Value) -> Usage {
             }
             for (name, used) in usage_of(&served, &value) {
                 if let Some(sum) = total.get_mut(&name) {
-                    *sum = sum.add(used);
+                    *sum = sum.plus(used);
                 }
             }
         }

@@ -78,7 +78,8 @@ func expression(t reflect.Type) string {
 	return t.Kind().String()
 }
 
-func fields(t reflect.Type, def definition, out *[]string) {
+// Embedded structs are flattened in JSON but are messages of their own in protobuf: `prefix` is the way to them.
+func fields(t reflect.Type, def definition, prefix string, out *[]string) {
 	for i := 0; i < t.NumField(); i++ {
 		f := t.Field(i)
 		tag := strings.Split(f.Tag.Get("json"), ",")
@@ -102,14 +103,18 @@ func fields(t reflect.Type, def definition, out *[]string) {
 			if ft.Kind() == reflect.Pointer {
 				ft = ft.Elem()
 			}
-			fields(ft, def, out)
+			way := prefix
+			if pb := strings.Split(f.Tag.Get("protobuf"), ","); len(pb) > 1 {
+				way += pb[1] + "."
+			}
+			fields(ft, def, way, out)
 			continue
 		}
 		if tag[0] == "-" || tag[0] == "" {
 			continue
 		}
 		if pb := strings.Split(f.Tag.Get("protobuf"), ","); len(pb) > 1 {
-			flags += " n" + pb[1]
+			flags += " n" + prefix + pb[1]
 		}
 		p := def.Properties[tag[0]]
 		str := func(key, name string) {
@@ -156,7 +161,7 @@ func walk(t reflect.Type) {
 		head += " map=" + def.MapType
 	}
 	out := []string{head}
-	fields(t, def, &out)
+	fields(t, def, "", &out)
 	lines[name] = strings.Join(out, "\n")
 }
 

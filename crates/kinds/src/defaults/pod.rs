@@ -71,7 +71,7 @@ fn pod_level_requests(spec: &mut Value) {
         for container in spec["containers"].as_array().into_iter().flatten() {
             let request = container["resources"]["requests"][name].as_str().and_then(|text| Quantity::parse(text).ok());
             if let Some(request) = request {
-                sum = Some(sum.map_or(request, |sum| sum.add(request)));
+                sum = Some(sum.map_or(request, |sum| sum.plus(request)));
             }
         }
         if let Some(sum) = sum

@@ -76,7 +76,10 @@ fn select<'a>(at: Vec<&'a Value>, inner: &str) -> Vec<&'a Value> {
     let want = right.trim().trim_matches(['"', '\'']);
     let matches = |item: &&Value| match find(item, key) {
         Some(Value::String(text)) => text == want,
-        Some(other) => other.to_string() == want,
+        Some(other) => {
+            let text = other.to_string();
+            text == want
+        }
         None => false,
     };
     at.into_iter().flat_map(|value| value.as_array().into_iter().flatten()).filter(matches).collect()

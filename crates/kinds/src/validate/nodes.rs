@@ -38,18 +38,15 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
 pub(super) fn update(object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let text = |object: &Value, key: &str| object["spec"][key].as_str().unwrap_or_default().to_owned();
-    for (key, detail) in [("providerID", "node updates may not change providerID except from \"\" to valid")] {
-        let (new, before) = (text(object, key), text(old, key));
-        if !before.is_empty() && new != before {
-            errors.push(FieldError::forbidden(format!("spec.{key}"), detail));
-        }
+    let (new, before) = (text(object, "providerID"), text(old, "providerID"));
+    if !before.is_empty() && new != before {
+        let detail = "node updates may not change providerID except from \"\" to valid";
+        errors.push(FieldError::forbidden("spec.providerID", detail));
     }
-    for key in ["podCIDR"] {
-        let (new, before) = (text(object, key), text(old, key));
-        if !before.is_empty() && new != before {
-            let detail = "node updates may not change podCIDR except from \"\" to valid";
-            errors.push(FieldError::forbidden("spec.podCIDRs", detail));
-        }
+    let (new, before) = (text(object, "podCIDR"), text(old, "podCIDR"));
+    if !before.is_empty() && new != before {
+        let detail = "node updates may not change podCIDR except from \"\" to valid";
+        errors.push(FieldError::forbidden("spec.podCIDRs", detail));
     }
     errors
 }
