@@ -33,7 +33,6 @@ pub(crate) struct Attributes<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) user: &'a User,
-    pub(crate) dry_run: bool,
 }
 
 impl Attributes<'_> {
@@ -117,10 +116,9 @@ pub(crate) fn before_store(
     served: &Served,
     object: &mut Value,
     old: Option<&Value>,
-    dry_run: bool,
 ) -> Result<(), ApiError> {
     if served.is("", "Service") {
-        services::allocate(state, object, old, dry_run)?;
+        services::allocate(state, object, old)?;
     }
     Ok(())
 }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::error::ApiError;
 use crate::history::Verb;
 use crate::managed::{self, Author};
-use crate::registry::Served;
 use crate::request::Request;
 use crate::state::State;
 use crate::write::{self, Place, WriteOptions, Written};
@@ -30,7 +29,7 @@ pub(crate) fn apply(
     let force = request.query.flag("force");
     let (config, strict) = parse(request)?;
     check_config(place, &config)?;
-    strict_errors(served, &config, strict, options)?;
+    write::report_strict(served, strict, options)?;
     let table = served.table.ok_or_else(|| ApiError::method_not_allowed("patch", &served.group, &served.plural))?;
     let current = state.store.get(table, &served.key(&place.namespace, &place.name)).cloned();
     let now = state.now_text();
@@ -39,8 +38,7 @@ pub(crate) fn apply(
     if live.is_none() && part != Part::Main {
         return Err(ApiError::not_found(&served.group, &served.plural, &place.name));
     }
-    let applied = managed::apply_config(served, live.as_ref(), &config, &author, force)
-        .map_err(|error| refusal(served, place, error))?;
+    let applied = managed::apply_config(served, live.as_ref(), &config, &author, force).map_err(refusal)?;
     let mut silent = WriteOptions { validation: write::FieldValidation::Ignore, ..options.clone() };
     let object = write::decode_object(served, applied, &mut silent, Vec::new())?;
     match current {
@@ -93,17 +91,7 @@ fn check_config(place: &Place, config: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Fields the kind does not have are refused by apply itself; repeated ones by field validation.
-fn strict_errors(
-    served: &Served,
-    _config: &Value,
-    strict: Vec<String>,
-    options: &mut WriteOptions,
-) -> Result<(), ApiError> {
-    write::report_strict(served, strict, options)
-}
-
-fn refusal(served: &Served, place: &Place, error: ApplyError) -> ApiError {
+fn refusal(error: ApplyError) -> ApiError {
     match error {
         ApplyError::BadRequest(message) => ApiError::bad_request(core_group(&message)),
         ApplyError::Conflict { message, causes } => {
@@ -113,7 +101,6 @@ fn refusal(served: &Served, place: &Place, error: ApplyError) -> ApiError {
                 .collect();
             let mut error = ApiError::new(409, "Conflict", message);
             error.details = Some(json!({"causes": causes}));
-            let _ = (served, place);
             error
         }
         ApplyError::Unexpected(message) => ApiError::new(500, "", core_group(&message)),

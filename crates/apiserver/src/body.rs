@@ -29,10 +29,6 @@ impl Body {
         Body(Kind::Pieces(VecDeque::from([bytes.into()])))
     }
 
-    pub(crate) fn pieces(pieces: VecDeque<Bytes>) -> Body {
-        Body(Kind::Pieces(pieces))
-    }
-
     pub(crate) fn stream(source: Box<dyn Source>) -> Body {
         Body(Kind::Stream(Some(source.next())))
     }

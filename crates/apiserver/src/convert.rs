@@ -7,17 +7,14 @@ use serde_json::{Map, Value, json};
 use crate::registry::{Origin, Served};
 
 /// Whether stored bytes need no conversion for this version.
-pub(crate) fn is_stored_version(served: &Served, json: &[u8]) -> bool {
+pub(crate) fn is_stored_version(served: &Served) -> bool {
     match &served.origin {
         Origin::Builtin(_) => match (&*served.group, &*served.kind) {
             ("events.k8s.io", "Event") => false,
             ("autoscaling", "HorizontalPodAutoscaler") => &*served.version == "v2",
             _ => true,
         },
-        Origin::Custom(_) => {
-            let _ = json;
-            false
-        }
+        Origin::Custom(custom) => *custom.storage_version == *served.version,
     }
 }
 

@@ -74,10 +74,13 @@ fn aggregated_response(value: &Value) -> Response<Body> {
     response
 }
 
+/// A version and what it serves.
+type Version = (Arc<str>, Vec<Arc<Served>>);
+
 /// A group and its versions, preferred first.
 struct Group {
     name: Arc<str>,
-    versions: Vec<(Arc<str>, Vec<Arc<Served>>)>,
+    versions: Vec<Version>,
 }
 
 /// Every named group in the order discovery lists them: built-in ones as they come, custom ones by name.
@@ -89,7 +92,7 @@ fn groups(registry: &Registry) -> Vec<Group> {
             None => groups.push(Group { name: group.clone(), versions: vec![(version.clone(), resources.clone())] }),
         }
     }
-    let mut custom: BTreeMap<Arc<str>, Vec<(Arc<str>, Vec<Arc<Served>>)>> = BTreeMap::new();
+    let mut custom: BTreeMap<Arc<str>, Vec<Version>> = BTreeMap::new();
     for served in registry.custom() {
         let versions = custom.entry(served.group.clone()).or_default();
         match versions.iter_mut().find(|(version, _)| *version == served.version) {
@@ -98,7 +101,7 @@ fn groups(registry: &Registry) -> Vec<Group> {
         }
     }
     for (name, mut versions) in custom {
-        versions.sort_by(|a, b| version_priority(&b.0).cmp(&version_priority(&a.0)));
+        versions.sort_by_key(|version| std::cmp::Reverse(version_priority(&version.0)));
         groups.push(Group { name, versions });
     }
     groups
@@ -298,7 +301,7 @@ mod tests {
     #[test]
     fn versions_sort_by_maturity() {
         let mut versions = ["v1alpha1", "v10", "foo", "v1beta2", "v2", "v1", "v1beta10"];
-        versions.sort_by(|a, b| version_priority(b).cmp(&version_priority(a)));
+        versions.sort_by_key(|version| std::cmp::Reverse(version_priority(version)));
         assert_eq!(versions, ["v10", "v2", "v1", "v1beta10", "v1beta2", "v1alpha1", "foo"]);
     }
 }

@@ -92,12 +92,11 @@ fn resource(inner: &Arc<Inner>, request: &Request, path: &ResourcePath) -> Resul
     if served.namespaced && path.namespace.is_none() && (path.name.is_some() || verb == "create") && !path.watch_prefix
     {
         // A namespaced resource by name, or created, without its namespace.
-        if path.name.is_some() || served.table.is_some() {
-            return Err(if path.name.is_some() {
-                ApiError::no_such_path()
-            } else {
-                ApiError::method_not_allowed("create", &served.group, &served.plural).without_namespace(&served)
-            });
+        if path.name.is_some() {
+            return Err(ApiError::no_such_path());
+        }
+        if served.table.is_some() {
+            return Err(method_not_allowed());
         }
     }
     if let Some(subresource) = &path.subresource {
@@ -110,7 +109,7 @@ fn resource(inner: &Arc<Inner>, request: &Request, path: &ResourcePath) -> Resul
         return subresource_request(inner, request, path, &served, subresource);
     }
     if !served.verbs.contains(&verb) {
-        return Err(if verb.is_empty() { method_not_allowed() } else { method_not_allowed() });
+        return Err(method_not_allowed());
     }
     let namespace = path.namespace.clone().unwrap_or_default();
     match verb {
@@ -159,13 +158,6 @@ fn resource(inner: &Arc<Inner>, request: &Request, path: &ResourcePath) -> Resul
         }
         "deletecollection" => delete_collection(&mut state, request, &served, path.namespace.as_deref()),
         _ => reviews::component_statuses(&served, path.name.as_deref()),
-    }
-}
-
-impl ApiError {
-    /// The body of a POST to a namespaced collection without a namespace.
-    fn without_namespace(self, _served: &Served) -> Self {
-        method_not_allowed()
     }
 }
 
@@ -226,7 +218,6 @@ fn written_response(
         Written::Object(object) => render::single(served, object, view, state.now),
         Written::Dry(value) => render::bytes(value),
     };
-    let _ = View::Whole;
     let mut response = encoded(code, encoding, bytes);
     add_warnings(&mut response, &options.warnings);
     Ok(response)

@@ -104,8 +104,7 @@ impl ApiError {
         error
     }
 
-    pub(crate) fn unsupported_media_type(got: &str, accepted: &[&str]) -> Self {
-        let _ = got;
+    pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
             accepted.join(", ")

@@ -75,7 +75,7 @@ fn inspect(state: &mut State, table: TableId, key: &str, queue: &mut VecDeque<Wo
     let has = |name: &str| value["metadata"]["finalizers"].as_array().into_iter().flatten().any(|f| f == name);
     if deleting && has("orphan") {
         for (dependent_table, dependent_key) in state.store.dependents(&object.uid) {
-            drop_references(state, dependent_table, &dependent_key, &[object.uid.clone()]);
+            drop_references(state, dependent_table, &dependent_key, std::slice::from_ref(&object.uid));
         }
         remove_finalizer(state, table, key, "orphan", queue);
         return;

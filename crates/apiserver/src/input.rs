@@ -26,7 +26,7 @@ pub(crate) fn parse(request: &Request) -> Result<(Value, Vec<String>), ApiError>
             let value = protobuf::decode(&request.body).map_err(ApiError::bad_request)?;
             Ok((value, Vec::new()))
         }
-        other => Err(ApiError::unsupported_media_type(other, &ACCEPTED)),
+        _ => Err(ApiError::unsupported_media_type(&ACCEPTED)),
     }
 }
 

@@ -23,10 +23,10 @@ pub(crate) fn kind_of(served: &Served, request: &Request) -> Result<PatchKind, A
         "application/merge-patch+json" => PatchKind::Merge,
         "application/strategic-merge-patch+json" if served.custom().is_none() => PatchKind::Strategic,
         "application/apply-patch+yaml" => PatchKind::Apply,
-        other if served.custom().is_some() => {
+        _ if served.custom().is_some() => {
             let accepted =
                 ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
-            return Err(ApiError::unsupported_media_type(other, &accepted));
+            return Err(ApiError::unsupported_media_type(&accepted));
         }
         _ => {
             let mut error = ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
@@ -39,7 +39,6 @@ pub(crate) fn kind_of(served: &Served, request: &Request) -> Result<PatchKind, A
 
 /// The patched object, in the served version.
 pub(crate) fn apply(served: &Served, kind: PatchKind, current: &Value, patch: &Value) -> Result<Value, ApiError> {
-    let name = current["metadata"]["name"].as_str().unwrap_or_default();
     let result = match kind {
         PatchKind::Json => {
             if !patch.is_array() {
@@ -62,11 +61,10 @@ pub(crate) fn apply(served: &Served, kind: PatchKind, current: &Value, patch: &V
             patch::strategic_merge_patch(current, patch, shape)
         }
     };
-    result.map_err(|error| refusal(served, name, &error))
+    result.map_err(|error| refusal(&error))
 }
 
-fn refusal(served: &Served, name: &str, error: &PatchError) -> ApiError {
-    let _ = (served, name);
+fn refusal(error: &PatchError) -> ApiError {
     match error {
         PatchError::BadRequest(message) => ApiError::bad_request(message.clone()),
         PatchError::Unprocessable(_) => {

@@ -71,13 +71,15 @@ impl Served {
 }
 
 type Path = (Arc<str>, Arc<str>, Arc<str>);
+/// A group, a version and what they serve, in order.
+pub(crate) type GroupVersion = (Arc<str>, Arc<str>, Vec<Arc<Served>>);
 
 /// Groups and versions in the order discovery shows them.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     served: FxHashMap<Path, Arc<Served>>,
     /// (group, version, resources in order); built-in ones first, custom ones sorted after them.
-    builtin: Vec<(Arc<str>, Arc<str>, Vec<Arc<Served>>)>,
+    builtin: Vec<GroupVersion>,
     tables: FxHashMap<(Arc<str>, Arc<str>), TableId>,
 }
 
@@ -183,7 +185,7 @@ impl Registry {
         }
     }
 
-    pub(crate) fn builtin(&self) -> &[(Arc<str>, Arc<str>, Vec<Arc<Served>>)] {
+    pub(crate) fn builtin(&self) -> &[GroupVersion] {
         &self.builtin
     }
 

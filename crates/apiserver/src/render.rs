@@ -83,7 +83,7 @@ pub(crate) fn type_prefix(served: &Served) -> String {
 
 /// The object in the served version.
 pub(crate) fn whole(served: &Served, object: &Object) -> Bytes {
-    if convert::is_stored_version(served, &object.json) {
+    if convert::is_stored_version(served) {
         return object.json.clone();
     }
     let value = convert::from_stored(served, object.value());

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
 use http_body_util::BodyExt as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::body::Body;
 use crate::clock::{Clock, SystemClock};
@@ -246,11 +246,6 @@ pub(crate) fn failure(error: &ApiError) -> Response<Body> {
         response.headers_mut().insert(header::RETRY_AFTER, http::HeaderValue::from(seconds));
     }
     response
-}
-
-/// `kind: Status`, `status: Success`.
-pub(crate) fn success() -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
 }
 
 /// The server as a tower service.

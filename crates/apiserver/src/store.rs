@@ -75,11 +75,6 @@ impl Filter {
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_empty()
     }
-
-    /// The one name the filter allows, where it names one.
-    pub(crate) fn exact_name(&self) -> Option<&str> {
-        self.fields.iter().find(|term| term.equal && term.field == "metadata.name").map(|term| term.value.as_str())
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,10 +149,6 @@ const MAX_SUPERSEDED_BYTES: usize = 48 << 20;
 impl Table {
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<Object>> {
         self.objects.get(key)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.objects.len()
     }
 
     /// Objects whose key starts with `prefix` and follows `after`, in order.

@@ -231,7 +231,6 @@ pub(crate) fn create_managed(
             namespace: &place.namespace,
             name: &given_name,
             user: &options.user,
-            dry_run: options.dry_run,
         },
         &mut object,
         None,
@@ -272,7 +271,6 @@ pub(crate) fn create_managed(
             namespace: &place.namespace,
             name: &name,
             user: &options.user,
-            dry_run: options.dry_run,
         },
         &object,
         None,
@@ -300,7 +298,7 @@ pub(crate) fn create_managed(
         }
         return Err(error);
     }
-    admission::before_store(state, served, &mut object, None, options.dry_run)?;
+    admission::before_store(state, served, &mut object, None)?;
     if options.dry_run {
         return Ok(Written::Dry(object));
     }
@@ -327,10 +325,9 @@ fn set_namespace(served: &Served, namespace: &str, object: &mut Value) -> Result
     if given.is_empty() {
         object["metadata"]["namespace"] = Value::from(namespace);
     } else if given != namespace {
-        return Err(ApiError::bad_request(format!(
-            "the namespace of the provided object does not match the namespace sent on the request ({given} != {namespace})"
-        )
-        .replace(&format!(" ({given} != {namespace})"), "")));
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     Ok(())
 }
@@ -416,7 +413,6 @@ pub(crate) fn replace_managed(
         namespace: &place.namespace,
         name: &place.name,
         user: &options.user,
-        dry_run: options.dry_run,
     };
     admission::mutate(state, &attributes, &mut object, Some(&old))?;
     keep_system_fields(&mut object, &old);
@@ -439,7 +435,7 @@ pub(crate) fn replace_managed(
     }
     let mut object = reorder(served, object);
     admission::validate(state, &attributes, &object, Some(&old))?;
-    admission::before_store(state, served, &mut object, Some(&old), options.dry_run)?;
+    admission::before_store(state, served, &mut object, Some(&old))?;
     apply::keep_times(&mut object, &old);
     if object == old {
         return Ok(Written::Object(current.clone()));
@@ -484,7 +480,7 @@ pub(crate) fn subresource_name(part: Part) -> &'static str {
 fn check_identity(place: &Place, object: &Value, old: &Value) -> Result<(), ApiError> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {
-        return Err(ApiError::bad_request("name must be provided".to_owned()).named(place));
+        return Err(ApiError::bad_request("name must be provided"));
     }
     if name != place.name {
         return Err(ApiError::bad_request(format!(
@@ -508,12 +504,6 @@ fn check_identity(place: &Place, object: &Value, old: &Value) -> Result<(), ApiE
         return Err(ApiError::conflict(&place.served.group, &place.served.plural, &place.name, &why));
     }
     Ok(())
-}
-
-impl ApiError {
-    fn named(self, _place: &Place) -> Self {
-        self
-    }
 }
 
 /// Where the reference server keeps the object; its conflicts show it.

@@ -1,5 +1,7 @@
 //! kube's own client, watcher and patches against the server in this process, in virtual time.
 
+#![allow(clippy::unwrap_used, reason = "what surrounds the tests is test code too")]
+
 use std::sync::Arc;
 
 use jiff::Timestamp;

@@ -8,6 +8,8 @@
 //!
 //! Only uids, versions, times, generated names, allocated addresses and descriptions are normalised.
 
+#![allow(clippy::unwrap_used, reason = "what surrounds the tests is test code too")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! Load: what many objects cost. Run with `--release -- --ignored --nocapture`; it prints what it measures.
 
+#![allow(clippy::unwrap_used, reason = "what surrounds the tests is test code too")]
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -13,7 +13,9 @@ const MAGIC: &[u8] = b"k8s\0";
 
 /// The object in a body, with its type.
 pub fn decode(body: &[u8]) -> Result<Value, String> {
-    let wrapper = body.strip_prefix(MAGIC).ok_or("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")?;
+    let wrapper = body
+        .strip_prefix(MAGIC)
+        .ok_or("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")?;
     let unknown = fields(wrapper)?;
     let meta = fields(message(&unknown, 1))?;
     let (api_version, kind) = (text(&meta, 1)?, text(&meta, 2)?);
@@ -202,7 +204,11 @@ fn single(ty: &Ty, payload: Payload<'_>, depth: usize) -> Result<Value, String> 
         }
         Ty::Duration => {
             let nanos = integer(&fields(bytes)?, 1);
-            Ok(json!(if nanos % 1_000_000_000 == 0 { format!("{}s", nanos / 1_000_000_000) } else { format!("{nanos}ns") }))
+            Ok(json!(if nanos % 1_000_000_000 == 0 {
+                format!("{}s", nanos / 1_000_000_000)
+            } else {
+                format!("{nanos}ns")
+            }))
         }
         Ty::IntOrString => {
             let parts = fields(bytes)?;
@@ -211,7 +217,11 @@ fn single(ty: &Ty, payload: Payload<'_>, depth: usize) -> Result<Value, String> 
         Ty::Raw => {
             let parts = fields(bytes)?;
             let raw = message(&parts, 1);
-            if raw.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(raw).map_err(|error| error.to_string()) }
+            if raw.is_empty() {
+                Ok(Value::Null)
+            } else {
+                serde_json::from_slice(raw).map_err(|error| error.to_string())
+            }
         }
         Ty::Bool | Ty::Int32 | Ty::Int64 | Ty::Float => Err(wrong()),
     }

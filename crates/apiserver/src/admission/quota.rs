@@ -16,6 +16,14 @@ use crate::state::State;
 
 type Usage = BTreeMap<String, Quantity>;
 
+/// A resource that would not fit.
+struct Excess<'a> {
+    resource: &'a str,
+    requested: Quantity,
+    used: Quantity,
+    limit: Quantity,
+}
+
 fn quotas(state: &State, namespace: &str) -> Vec<(String, Value)> {
     let Some(table) = state.registry.table("", "resourcequotas") else { return Vec::new() };
     let prefix = format!("{namespace}/");
@@ -41,25 +49,25 @@ pub(super) fn check(state: &State, attributes: &Attributes<'_>, object: &Value) 
         if attributes.served.is("", "Pod") {
             must_specify(attributes, name, &hard, object)?;
         }
-        let mut over: Vec<(&String, Quantity, Quantity, Quantity)> = Vec::new();
+        let mut over: Vec<Excess<'_>> = Vec::new();
         for (resource, limit) in &hard {
             let (Some(limit), Some(request)) = (quantity(limit), added.get(resource)) else { continue };
             let current = used.get(resource).copied().unwrap_or(Quantity::from_units(0));
             if current.plus(*request) > limit && !request.is_zero() {
-                over.push((resource, *request, current, limit));
+                over.push(Excess { resource, requested: *request, used: current, limit });
             }
         }
         if !over.is_empty() {
-            let list = |pick: &dyn Fn(&(&String, Quantity, Quantity, Quantity)) -> Quantity| {
+            let list = |pick: &dyn Fn(&Excess<'_>) -> Quantity| {
                 let texts: Vec<String> =
-                    over.iter().map(|entry| format!("{}={}", entry.0, pick(entry).canonical())).collect();
+                    over.iter().map(|entry| format!("{}={}", entry.resource, pick(entry).canonical())).collect();
                 texts.join(",")
             };
             let why = format!(
                 "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
-                list(&|entry| entry.1),
-                list(&|entry| entry.2),
-                list(&|entry| entry.3)
+                list(&|entry| entry.requested),
+                list(&|entry| entry.used),
+                list(&|entry| entry.limit)
             );
             return Err(attributes.forbidden(&why));
         }
@@ -160,7 +168,7 @@ fn usage_of(served: &Served, object: &Value) -> Usage {
 /// What a quota counts in its namespace now.
 fn usage(state: &State, namespace: &str, quota: &Value) -> Usage {
     let hard = quota["spec"]["hard"].as_object().cloned().unwrap_or_default();
-    let mut total: Usage = hard.iter().filter_map(|(name, _)| Some((name.clone(), Quantity::from_units(0)))).collect();
+    let mut total: Usage = hard.keys().map(|name| (name.clone(), Quantity::from_units(0))).collect();
     let prefix = format!("{namespace}/");
     for served in counted(state, &hard) {
         let Some(table) = served.table else { continue };

@@ -10,12 +10,7 @@ use crate::state::State;
 const RANGE: [u8; 2] = [10, 96];
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
-pub(super) fn allocate(
-    state: &mut State,
-    service: &mut Value,
-    old: Option<&Value>,
-    dry_run: bool,
-) -> Result<(), ApiError> {
+pub(super) fn allocate(state: &mut State, service: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
     let kind = service["spec"]["type"].as_str().unwrap_or_default().to_owned();
     if kind == "ExternalName" {
         if let Some(spec) = service["spec"].as_object_mut() {
@@ -49,7 +44,6 @@ pub(super) fn allocate(
             given.to_owned()
         }
     };
-    let _ = dry_run;
     service["spec"]["clusterIP"] = json!(address);
     service["spec"]["clusterIPs"] = json!([address]);
     // A headless service without a selector belongs to whoever writes its endpoints, of any family.
@@ -86,7 +80,8 @@ fn free_address(state: &mut State) -> String {
         let draw = state.ids.next();
         let (third, fourth) = (1 + (draw % 255) as u8, ((draw >> 8) % 256) as u8);
         let address = format!("{}.{}.{third}.{fourth}", RANGE[0], RANGE[1]);
-        if !taken.contains(&address) && !(third == 255 && fourth == 255) {
+        let broadcast = third == 255 && fourth == 255;
+        if !broadcast && !taken.contains(&address) {
             return address;
         }
     }

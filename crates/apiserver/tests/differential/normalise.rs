@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// Generated names seen so far; they turn up again in later answers and inside messages.
 #[derive(Default)]
-pub struct Names(Vec<(String, String)>);
+pub(crate) struct Names(Vec<(String, String)>);
 
 /// Values of these keys are replaced by their key, if they are there at all.
 const ERASED: [&str; 18] = [
@@ -29,7 +29,7 @@ const ERASED: [&str; 18] = [
 ];
 
 impl Names {
-    pub fn normalise(&mut self, mut value: Value) -> Value {
+    pub(crate) fn normalise(&mut self, mut value: Value) -> Value {
         self.learn(&value);
         self.walk(&mut value, "");
         value

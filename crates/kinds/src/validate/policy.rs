@@ -56,8 +56,6 @@ pub(super) fn priority_class(object: &Value) -> Vec<FieldError> {
 pub(super) fn priority_class_update(object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if object["value"] != old["value"] {
-        let value = object["value"].as_i64().unwrap_or(0);
-        let _ = value;
         errors.push(FieldError::forbidden("value", "may not be changed in an update."));
     }
     errors.extend(immutable("preemptionPolicy", object.get("preemptionPolicy"), old.get("preemptionPolicy")));

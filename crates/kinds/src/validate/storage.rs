@@ -99,14 +99,11 @@ pub(super) fn claim_update(object: &Value, old: &Value) -> Vec<FieldError> {
     let size =
         |spec: &Value| spec["resources"]["requests"]["storage"].as_str().and_then(|text| Quantity::parse(text).ok());
     let mut munged = spec.clone();
+    // Binding sets it once.
     if before["volumeName"].as_str().unwrap_or_default().is_empty()
-        && let Some(name) = spec.get("volumeName").cloned()
+        && let Some(fields) = munged.as_object_mut()
     {
-        // Binding sets it once.
-        let _ = name;
-        if let Some(fields) = munged.as_object_mut() {
-            fields.shift_remove("volumeName");
-        }
+        fields.shift_remove("volumeName");
     }
     if old["status"]["phase"] == "Bound" {
         munged["resources"] = before["resources"].clone();
