@@ -248,3 +248,12 @@ fn the_old_spelling_of_a_key_means_the_same() {
     assert_eq!(seen(running_in(&["2"]).pod(follower().affinity(old, WEB))).zones(), "2=1");
     assert_eq!(seen(running_in(&["1"]).pod(web().spread_over(old, 1))).zones(), "2=1");
 }
+
+#[test]
+fn a_host_spread_does_not_open_what_an_affinity_closed() {
+    // covers: SCH-TOPO-30, SCH-TOPO-38
+    // Whichever constraint was seen first: there is no web pod to be near.
+    let both = pod("both").app("both").affinity(HOSTNAME, WEB).hostname_spread(1);
+    let seen = seen(world().pool(roomy()).pod(follower().affinity(HOSTNAME, WEB)).pod(both));
+    assert_eq!((seen.left().as_str(), seen.sizes()), ("both follower", vec![]));
+}

@@ -152,3 +152,22 @@ fn what_one_pod_gives_up_others_keep() {
     let seen = seen(world().pool(pool).pool(on_demand).replicas(2, wish.clone()).pod(wish.named("small").cpu("1")));
     assert_eq!((seen.pool_of("p-0"), seen.pool_of("p-1"), seen.pool_of("small")), ("spot", "on-demand", "spot"));
 }
+
+#[test]
+fn tolerating_something_else_does_not_keep_soft_taints_from_being_tolerated() {
+    // covers: SCH-PREF-07
+    use karpenter_core::taints::TolerationOperator::{Equal, Exists};
+    let soft = || world().pool(roomy_pool("soft").taint_of("gpu", "yes", Effect::PreferNoSchedule));
+    for pod in [
+        pod("p").tolerate("other"),
+        pod("p").toleration("other", Equal, "", None),
+        pod("p").toleration("", Equal, "other", None),
+        pod("p").toleration("", Exists, "", Some(Effect::NoSchedule)),
+        pod("p").toleration("other", Exists, "", Some(Effect::PreferNoSchedule)),
+        pod("p").toleration("", Exists, "", None),
+        pod("p").toleration("", Exists, "", Some(Effect::PreferNoSchedule)),
+    ] {
+        let tolerations = format!("{:?}", pod.shape.tolerations);
+        assert_eq!(seen(soft().pod(pod)).left(), "", "{tolerations}");
+    }
+}

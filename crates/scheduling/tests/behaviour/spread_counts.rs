@@ -206,3 +206,24 @@ fn an_undecided_claim_counts_if_whatever_it_becomes_satisfies_the_owner() {
         assert_eq!(seen(start).zones_of("web"), want, "{why}");
     }
 }
+
+#[test]
+fn selectors_may_exclude_a_single_value() {
+    // covers: SCH-TOPO-09
+    let but = |operator, values: &[&str]| SelectorExpression {
+        key: "app".to_owned(),
+        operator,
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+    };
+    for (expression, want) in [
+        (but(SelectorOperator::NotIn, &["db"]), "2=1"),
+        (but(SelectorOperator::NotIn, &["web"]), "1=1"),
+        (but(SelectorOperator::In, &["web", "db"]), "2=1"),
+        (but(SelectorOperator::Exists, &[]), "2=1"),
+        (but(SelectorOperator::DoesNotExist, &[]), "1=1"),
+    ] {
+        let constraint = Spread { selector: Some(Selector::new([expression.clone()])), ..spread(ZONE, 1, WEB) };
+        let start = two_zones().pod(pod("running").app("web").on("a")).pod(web().spread(constraint));
+        assert_eq!(seen(start).zones_of("web"), want, "{expression:?}");
+    }
+}

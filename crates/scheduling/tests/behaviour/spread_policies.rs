@@ -135,3 +135,19 @@ fn workloads_of_exclusive_pools_are_each_balanced_over_what_they_reach() {
     assert_eq!((seen.per("rack", "one").as_str(), seen.per("rack", "two").as_str()), ("bar=1 foo=1", "baz=2 foo=2"));
     assert_eq!((seen.per("rack", "").as_str(), seen.left().as_str()), ("bar=1 baz=2 foo=3", ""));
 }
+
+#[test]
+fn pods_on_nodes_the_owner_cannot_use_make_no_domain_known() {
+    // covers: SCH-TOPO-09, SCH-TOPO-25, SCH-TOPO-26
+    let start = |node: karpenter_testkit::NodeBuilder| {
+        let pool = roomy_pool("default").types(roomy_in(&["1"])).label("team", "red");
+        world().pool(pool).node(node).pod(pod("running").app("web").on("old"))
+    };
+    let other_team = full_node("old", "9").label("team", "blue");
+    let tainted = full_node("old", "9").label("team", "red").taint("gpu");
+    let usable = full_node("old", "9").label("team", "red");
+    for (node, want) in [(other_team, "1=4"), (tainted, "1=4"), (usable, "1=2")] {
+        let pods = web().select("team", "red").spread(looking(Honor, Honor)).replicas(4);
+        assert_eq!(seen(start(node).pods(pods)).zones(), want);
+    }
+}
