@@ -6,6 +6,7 @@ use super::{Settings, node};
 use crate::clock::{later, until};
 use crate::key::Key;
 use crate::op::Step;
+use crate::resources::Resources;
 use crate::world::World;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,14 @@ pub struct Fleet {
     hosts: BTreeMap<String, Host>,
     /// What runs, by pod.
     pub(super) runs: BTreeMap<Key, Run>,
+    /// What the pods on each machine take together, and how many they are.
+    taken: BTreeMap<String, Taken>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken {
+    pub(super) requests: Resources,
+    pub(super) pods: i64,
 }
 
 /// A machine under power.
@@ -53,7 +62,7 @@ impl Pressure {
 
 impl Fleet {
     pub fn new(settings: Settings) -> Self {
-        Self { settings, hosts: BTreeMap::new(), runs: BTreeMap::new() }
+        Self { settings, hosts: BTreeMap::new(), runs: BTreeMap::new(), taken: BTreeMap::new() }
     }
 
     /// Switches a machine on.
@@ -77,6 +86,7 @@ impl Fleet {
         let last = self.last_words(name, world, now);
         self.hosts.remove(name);
         self.runs.retain(|_, run| run.node != name);
+        self.taken.remove(name);
         last
     }
 
@@ -125,6 +135,25 @@ impl Fleet {
             return Step::wait(until(now, host.boots_at));
         }
         if host.silent { Step::done() } else { node::step(host, &settings, world, now) }
+    }
+
+    pub(super) fn taken(&self, node: &str) -> Taken {
+        self.taken.get(node).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn begin(&mut self, key: Key, run: Run) {
+        let taken = self.taken.entry(run.node.clone()).or_default();
+        taken.requests.add(&run.requests);
+        taken.pods += 1;
+        self.runs.insert(key, run);
+    }
+
+    pub(super) fn end(&mut self, key: &Key) {
+        let Some(run) = self.runs.remove(key) else { return };
+        if let Some(taken) = self.taken.get_mut(&run.node) {
+            taken.requests.subtract(&run.requests);
+            taken.pods -= 1;
+        }
     }
 
     pub(super) fn host_mut(&mut self, name: &str) -> Option<&mut Host> {

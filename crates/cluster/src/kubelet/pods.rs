@@ -38,11 +38,11 @@ impl Fleet {
     /// What the kubelet does for a pod now.
     pub fn step_pod(&mut self, key: &Key, world: &World, now: Timestamp) -> Step {
         let Some(pod) = world.pods.get(key) else {
-            self.runs.remove(key);
+            self.end(key);
             return Step::done();
         };
         if self.runs.get(key).is_some_and(|r| r.uid != uid(&pod.metadata)) {
-            self.runs.remove(key);
+            self.end(key);
         }
         let Some(name) = pod.spec.as_ref().and_then(|s| s.node_name.clone()).filter(|n| !n.is_empty()) else {
             return Step::done();
@@ -53,7 +53,7 @@ impl Fleet {
             return Step::done();
         }
         if phase(pod).is_some_and(|p| p == "Succeeded" || p == "Failed") {
-            self.runs.remove(key);
+            self.end(key);
             let leaving = pod.metadata.deletion_timestamp.is_some();
             return if leaving { Step::ops(vec![last_delete(pod)]) } else { Step::done() };
         }
@@ -77,13 +77,12 @@ impl Fleet {
         let allocatable = Resources::from_list(
             known.and_then(|n| n.status.as_ref()?.allocatable.as_ref()).unwrap_or(&machine.allocatable),
         );
-        let mut used = Resources::default();
-        let others: Vec<&Run> = self.runs.values().filter(|r| r.node == node).collect();
-        others.iter().for_each(|r| used.add(&r.requests));
+        let taken = self.taken(node);
+        let used = &taken.requests;
         let want = &info.requests;
         let mut short = None;
-        if others.len() as i64 + 1 > allocatable.pods {
-            short = Some(("pods", 1, others.len() as i64, allocatable.pods));
+        if taken.pods + 1 > allocatable.pods {
+            short = Some(("pods", 1, taken.pods, allocatable.pods));
         }
         let plain = [
             ("cpu", want.milli_cpu, used.milli_cpu, allocatable.milli_cpu),
@@ -117,7 +116,7 @@ impl Fleet {
             stops_at: None,
             told_started: false,
         };
-        self.runs.insert(key.clone(), run);
+        self.begin(key.clone(), run);
         None
     }
 
@@ -190,7 +189,7 @@ impl Fleet {
     /// Stops the containers, tells how they ended, and lets the pod go.
     fn stop(&mut self, key: &Key, pod: &Arc<Pod>, settings: &Settings, now: Timestamp) -> Step {
         let Some(run) = self.runs.get_mut(key).filter(|r| r.starting) else {
-            self.runs.remove(key);
+            self.end(key);
             return Step::ops(vec![last_delete(pod)]);
         };
         run.advance(now);
