@@ -18,6 +18,8 @@ pub struct Written {
     /// By uid, for pods whose only container does not decide alone.
     levers: FxHashMap<Arc<str>, Levers>,
     distinct: FxHashSet<Levers>,
+    /// Paths of the host ports, by uid, for pods that have some.
+    ports: FxHashMap<Arc<str>, Arc<[String]>>,
 }
 
 type Levers = Arc<[Lever]>;
@@ -27,6 +29,7 @@ struct Template {
     pods: Range<usize>,
     object: String,
     levers: Option<Levers>,
+    ports: Arc<[String]>,
 }
 
 /// The field by which what a pod takes of a resource is lowered furthest.
@@ -45,17 +48,22 @@ pub struct Lever {
 
 impl Written {
     pub(crate) fn pod(&mut self, uid: &Arc<str>, spec: &PodSpec) {
-        if spec.node_name.as_deref().unwrap_or("").is_empty()
-            && let Some(levers) = self.levers_of(spec)
-        {
+        if !spec.node_name.as_deref().unwrap_or("").is_empty() {
+            return;
+        }
+        if let Some(levers) = self.levers_of(spec) {
             self.levers.insert(uid.clone(), levers);
+        }
+        let ports = host_ports(spec);
+        if !ports.is_empty() {
+            self.ports.insert(uid.clone(), ports);
         }
     }
 
     pub(crate) fn workload(&mut self, object: String, spec: &PodSpec, pods: Range<usize>) {
         if !pods.is_empty() {
             let levers = self.levers_of(spec);
-            self.workloads.push(Template { pods, object, levers });
+            self.workloads.push(Template { pods, object, levers, ports: host_ports(spec) });
         }
     }
 
@@ -83,6 +91,15 @@ impl Written {
         self.template(pod).map_or(pod..pod + 1, |template| template.pods.clone())
     }
 
+    /// The field of one of a pod's host ports.
+    pub fn host_port(&self, position: usize, pod: &Pod, port: usize) -> Option<&str> {
+        let paths = match self.template(position) {
+            Some(template) => Some(&template.ports),
+            None => self.ports.get(&pod.uid),
+        };
+        paths?.get(port).map(String::as_str)
+    }
+
     /// The field to lower if a pod, at this position, is to take less of a resource.
     pub fn lever(&self, position: usize, pod: &Pod, resource: &str) -> Option<Lever> {
         let known = match self.template(position) {
@@ -100,6 +117,19 @@ impl Written {
             }),
         }
     }
+}
+
+/// In the order in which the world has them.
+fn host_ports(spec: &PodSpec) -> Arc<[String]> {
+    let mut paths = Vec::new();
+    for (c, container) in spec.containers.iter().enumerate() {
+        for (p, port) in container.ports.iter().flatten().enumerate() {
+            if port.host_port.is_some_and(|number| number != 0) {
+                paths.push(format!("spec.containers[{c}].ports[{p}].hostPort"));
+            }
+        }
+    }
+    paths.into()
 }
 
 /// Nothing where the pod takes what its only container asks for.
@@ -126,7 +156,7 @@ fn levers(spec: &PodSpec) -> Option<Vec<Lever>> {
             let Ok(least) = effective_requests(&without, None) else { continue };
             let least = least.get(resource);
             if least < total && best.as_ref().is_none_or(|best| least < best.least) {
-                let written = part(&mut without).map(|_| ()).and_then(|()| whole(part(&mut spec.clone()), resource));
+                let written = whole(part(&mut spec.clone()), resource);
                 best = Some(Lever { resource: resource.to_owned(), field, amount, least, resources: written });
             }
         }

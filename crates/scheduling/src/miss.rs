@@ -32,7 +32,7 @@ use screen::Screen;
 /// For how many different kinds of pods candidates are looked for.
 const MOST_CLASSES: usize = 200;
 /// How many candidates of a pod are verified.
-const MOST_TRIES: usize = 12;
+const MOST_TRIES: usize = 24;
 /// Pods solved in all verifications together; compiling a world counts as much as [`COMPILING`] pods.
 const WORK: usize = 1_000_000;
 const COMPILING: usize = 2_000;

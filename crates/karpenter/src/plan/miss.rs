@@ -109,6 +109,3 @@ fn amount(quantity: Quantity) -> String {
 fn or_nothing(text: Option<&String>) -> String {
     text.map_or_else(|| NOTHING.to_owned(), |text| yaml(&Value::String(text.clone())))
 }
-
-#[cfg(test)]
-mod tests;

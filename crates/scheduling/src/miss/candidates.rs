@@ -137,6 +137,9 @@ impl Screen<'_, '_> {
         if !shape.required_node_affinity.is_empty() {
             found.push(PodChange::NoNodeAffinity);
         }
+        if shape.required_node_affinity.len() > 1 {
+            found.extend((0..shape.required_node_affinity.len()).map(|term| PodChange::NoAffinityTerm { term }));
+        }
         for (port, from) in shape.host_ports.iter().enumerate() {
             found.push(PodChange::NoHostPort { port, from: from.clone() });
         }

@@ -21,46 +21,102 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodChange {
     /// What the pod as a whole takes from a node, overhead and all containers included.
-    Request { resource: String, from: Quantity, to: Quantity },
+    Request {
+        resource: String,
+        from: Quantity,
+        to: Quantity,
+    },
     /// One more.
     Toleration(Toleration),
     /// Another value, or the entry removed.
-    Selector { key: String, from: String, to: Option<String> },
+    Selector {
+        key: String,
+        from: String,
+        to: Option<String>,
+    },
     NoSelector,
     /// Of one expression of the required node affinity.
-    AffinityValues { term: usize, expression: usize, from: Vec<Arc<str>>, to: Vec<Arc<str>> },
-    NoAffinityExpression { term: usize, expression: usize, from: Expression },
+    AffinityValues {
+        term: usize,
+        expression: usize,
+        from: Vec<Arc<str>>,
+        to: Vec<Arc<str>>,
+    },
+    NoAffinityExpression {
+        term: usize,
+        expression: usize,
+        from: Expression,
+    },
+    /// One of several alternatives removed.
+    NoAffinityTerm {
+        term: usize,
+    },
     /// The required part of the node affinity removed.
     NoNodeAffinity,
     /// One required term removed.
-    NoPodAffinityTerm { term: usize },
+    NoPodAffinityTerm {
+        term: usize,
+    },
     /// All required terms removed.
     NoPodAffinity,
-    NoPodAntiAffinityTerm { term: usize },
+    NoPodAntiAffinityTerm {
+        term: usize,
+    },
     NoPodAntiAffinity,
-    MaxSkew { constraint: usize, from: i32, to: i32 },
+    MaxSkew {
+        constraint: usize,
+        from: i32,
+        to: i32,
+    },
     /// A hard spread constraint turned into a wish.
-    Anyway { constraint: usize },
+    Anyway {
+        constraint: usize,
+    },
     NoSpread,
-    NoHostPort { port: usize, from: HostPort },
+    NoHostPort {
+        port: usize,
+        from: HostPort,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolChange {
     /// One value more in `In`, or one less in `NotIn`.
-    Values { requirement: usize, from: Vec<Arc<str>>, to: Vec<Arc<str>> },
-    NoRequirement { requirement: usize, from: Expression },
+    Values {
+        requirement: usize,
+        from: Vec<Arc<str>>,
+        to: Vec<Arc<str>>,
+    },
+    NoRequirement {
+        requirement: usize,
+        from: Expression,
+    },
     /// One more.
     Requirement(Expression),
     /// Of the template.
-    Label { key: String, from: String, to: Option<String> },
-    NoTaint { taint: usize, from: Taint },
+    Label {
+        key: String,
+        from: String,
+        to: Option<String>,
+    },
+    NoTaint {
+        taint: usize,
+        from: Taint,
+    },
     NoTaints,
     /// Raised, or removed.
-    Limit { resource: String, from: Quantity, to: Option<Quantity> },
+    Limit {
+        resource: String,
+        from: Quantity,
+        to: Option<Quantity>,
+    },
     NoLimits,
     /// Lowered, or removed.
-    MinValues { requirement: usize, from: u32, to: Option<u32> },
+    MinValues {
+        requirement: usize,
+        from: u32,
+        to: Option<u32>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,12 +181,15 @@ impl PodChange {
             Self::Selector { to, .. } => entry(to.as_ref()),
             Self::AffinityValues { .. } => REPLACED,
             Self::NoAffinityExpression { .. }
+            | Self::NoAffinityTerm { .. }
             | Self::NoPodAffinityTerm { .. }
             | Self::NoPodAntiAffinityTerm { .. }
             | Self::NoHostPort { .. } => REMOVED,
-            Self::NoSelector | Self::NoNodeAffinity | Self::NoPodAffinity | Self::NoPodAntiAffinity | Self::NoSpread => {
-                ALL_REMOVED
-            }
+            Self::NoSelector
+            | Self::NoNodeAffinity
+            | Self::NoPodAffinity
+            | Self::NoPodAntiAffinity
+            | Self::NoSpread => ALL_REMOVED,
             Self::MaxSkew { from, to, .. } => steps(to.abs_diff(*from)),
             Self::Anyway { .. } => SOFTENED,
         }
@@ -149,6 +208,7 @@ impl PodChange {
             Self::NoAffinityExpression { term, expression, .. } => {
                 shape.required_node_affinity[*term].expressions.remove(*expression);
             }
+            Self::NoAffinityTerm { term } => drop(shape.required_node_affinity.remove(*term)),
             Self::NoNodeAffinity => shape.required_node_affinity.clear(),
             Self::NoPodAffinityTerm { term } => drop(shape.required_pod_affinity.remove(*term)),
             Self::NoPodAffinity => shape.required_pod_affinity.clear(),

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use karpenter_core::pod::WhenUnsatisfiable;
 use karpenter_core::requirement::Expression;
-use karpenter_core::settings::MinValuesPolicy;
+use karpenter_core::settings::{MinValuesPolicy, PreferencePolicy};
 use karpenter_core::taints::untolerated;
 use karpenter_core::{PodShape, Pool, Quantity, Requirement, Requirements, Toleration};
 
@@ -33,12 +34,12 @@ pub(crate) struct Asked<'a> {
     volumes: Vec<SetId>,
 }
 
-impl<'a> Screen<'a, '_> {
+impl Screen<'_, '_> {
     pub(crate) fn asked<'s>(&mut self, shape: &'s PodShape, volumes: &[Requirements]) -> Asked<'s> {
         let mut tolerations = shape.tolerations.clone();
         tolerations.push(Toleration::of_every_preference());
         let mut sets = Vec::new();
-        for term in alternatives(shape) {
+        for term in alternatives(shape, self.problem.world.settings.preferences) {
             let words = &self.problem.world.vocabulary;
             let mut all: Vec<(Arc<str>, Requirement)> =
                 Requirements::from_labels(&shape.node_selector, words).0.into_iter().collect();
@@ -202,10 +203,19 @@ impl<'a> Screen<'a, '_> {
     }
 }
 
-/// The required node affinity's alternatives; one without expressions where there is none.
-fn alternatives(shape: &PodShape) -> Vec<&[Expression]> {
-    if shape.required_node_affinity.is_empty() {
-        return vec![&[]];
+/// The alternatives that are tried with nothing soft in the way. Preferences are given up only after the alternatives
+/// before the last; a pod without any is tried with each.
+fn alternatives(shape: &PodShape, policy: PreferencePolicy) -> Vec<&[Expression]> {
+    let terms: Vec<&[Expression]> =
+        shape.required_node_affinity.iter().map(|term| term.expressions.as_slice()).collect();
+    let soft = policy == PreferencePolicy::Respect
+        && (!shape.preferred_node_affinity.is_empty()
+            || !shape.preferred_pod_affinity.is_empty()
+            || !shape.preferred_pod_anti_affinity.is_empty()
+            || shape.spread.iter().any(|spread| spread.when == WhenUnsatisfiable::ScheduleAnyway));
+    match terms.as_slice() {
+        [] => vec![&[]],
+        [.., last] if soft => vec![last],
+        _ => terms,
     }
-    shape.required_node_affinity.iter().map(|term| term.expressions.as_slice()).collect()
 }

@@ -12,7 +12,7 @@ use crate::groups::{Kind, spread_selector};
 use crate::template::base_requirements;
 
 /// How many further domains a pool is tried with.
-const DOMAINS: usize = 8;
+const DOMAINS: usize = 3;
 
 impl Screen<'_, '_> {
     /// `able`: pools that would take the pod if topology let them. `alike`: pods like it that are left over.
@@ -106,7 +106,8 @@ impl Screen<'_, '_> {
         let shape = self.problem.classes[class].shape.clone();
         let spread = &shape.spread[constraint];
         let one_more = spread.max_skew.saturating_add(1);
-        let (key, selector) = (world.vocabulary.normalize(&spread.topology_key), spread_selector(spread, &shape.labels));
+        let (key, selector) =
+            (world.vocabulary.normalize(&spread.topology_key), spread_selector(spread, &shape.labels));
         let last = self.problem.classes[class].variants.len() - 1;
         let owned = &self.problem.classes[class].variants[last].owned;
         let same = |id: &&crate::groups::GroupId| {
@@ -131,8 +132,12 @@ impl Screen<'_, '_> {
         }
         reachable.and(&own);
         let counts = &self.state.groups[id.0 as usize].domains;
-        let eligible: Vec<u32> =
-            self.problem.domains.groups[id.0 as usize].known.iter().filter(|d| own.contains(*d)).map(|d| counts[d]).collect();
+        let eligible: Vec<u32> = self.problem.domains.groups[id.0 as usize]
+            .known
+            .iter()
+            .filter(|d| own.contains(*d))
+            .map(|d| counts[d])
+            .collect();
         let unmet = spread.min_domains.is_some_and(|wanted| (eligible.len() as i64) < i64::from(wanted));
         let least = if unmet { 0 } else { eligible.iter().copied().min().unwrap_or(0) };
         let itself = u32::from(self.problem.classes[class].counted_in.binary_search(&id).is_ok());

@@ -1,10 +1,10 @@
 //! Edits of pods and of the workloads they come from.
 
-use karpenter_core::pod::{Pod, Spread, WhenUnsatisfiable};
+use karpenter_core::Toleration;
+use karpenter_core::pod::{NodeTerm, Pod, Spread, WhenUnsatisfiable};
 use karpenter_core::requirement::Expression;
 use karpenter_core::selector::Selector;
 use karpenter_core::taints::TolerationOperator;
-use karpenter_core::{PodShape, Toleration};
 use karpenter_manifests::{Lever, Loaded};
 use karpenter_scheduling::miss::PodChange;
 use serde_json::{Map, Value, json};
@@ -24,7 +24,11 @@ pub(super) fn edit(loaded: &Loaded, position: usize, change: &PodChange) -> Opti
         PodChange::Request { resource, .. } => Some(loaded.written.lever(position, pod, resource)?),
         _ => None,
     };
-    let mut edit = of_pod(pod, change, lever)?;
+    let port = match change {
+        PodChange::NoHostPort { port, .. } => loaded.written.host_port(position, pod, *port),
+        _ => None,
+    };
+    let mut edit = of_pod(pod, change, lever, port)?;
     let object = match loaded.written.workload_of(position) {
         Some(workload) => {
             edit.field = format!("spec.template.{}", edit.field);
@@ -35,7 +39,7 @@ pub(super) fn edit(loaded: &Loaded, position: usize, change: &PodChange) -> Opti
     Some((object, edit))
 }
 
-fn of_pod(pod: &Pod, change: &PodChange, lever: Option<Lever>) -> Option<Edit> {
+fn of_pod(pod: &Pod, change: &PodChange, lever: Option<Lever>, port: Option<&str>) -> Option<Edit> {
     let shape = &*pod.shape;
     let removed =
         |field: String, from: Value, what: String| Edit { field, from: yaml(&from), to: NOTHING.to_owned(), what };
@@ -122,11 +126,8 @@ fn of_pod(pod: &Pod, change: &PodChange, lever: Option<Lever>) -> Option<Edit> {
             let all = Value::Array(shape.spread.iter().map(spread_json).collect());
             removed(SPREAD.to_owned(), all, "drop the topology spread constraints".to_owned())
         }
-        PodChange::NoHostPort { port, from } => {
-            // Only where it is known which port of which container it is.
-            (shape.host_ports.len() == 1 && *port == 0).then_some(())?;
-            let path = "spec.containers[0].ports[0].hostPort".to_owned();
-            removed(path, json!(from.port), format!("do not ask for the host port {}", from.port))
+        PodChange::NoHostPort { from, .. } => {
+            removed(port?.to_owned(), json!(from.port), format!("do not ask for the host port {}", from.port))
         }
     })
 }
@@ -192,6 +193,10 @@ pub(super) fn said(expression: &Expression) -> String {
         format!(" [{}]", texts(&expression.values).join(", "))
     };
     format!("{} {}{values}", expression.key, expression.operator.as_str())
+}
+
+fn node_term_json(term: &NodeTerm) -> Value {
+    json!({"matchExpressions": term.expressions.iter().map(expression_json).collect::<Vec<_>>()})
 }
 
 fn term_json(key: &str, selector: Option<&Selector>) -> Value {
