@@ -201,3 +201,27 @@ async fn faults_come_when_asked_for() {
     maps.list(&ListParams::default()).await.unwrap();
     assert_eq!(before.elapsed(), std::time::Duration::from_secs(3));
 }
+
+#[tokio::test(start_paused = true)]
+async fn with_rbac_roles_decide() {
+    let clock = TokioClock::starting_at("2026-01-02T00:00:00Z".parse::<Timestamp>().unwrap());
+    let server = ApiServer::new(Options { clock: Arc::new(clock), seed: 9, rbac: true, keep_history: false });
+    let admin = Client::new(server.service(), "default");
+    let user =
+        Client::new(server.service_as(karpenter_apiserver::User::new("jane", &["system:authenticated"])), "default");
+    let maps: Api<ConfigMap> = Api::default_namespaced(user.clone());
+    assert_eq!(code(&maps.list(&ListParams::default()).await.unwrap_err()), 403);
+    let roles: Api<k8s_openapi::api::rbac::v1::Role> = Api::default_namespaced(admin.clone());
+    let role = serde_json::from_value(json!({"metadata": {"name": "r"}, "rules": [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]}))
+    .unwrap();
+    roles.create(&PostParams::default(), &role).await.unwrap();
+    let bindings: Api<k8s_openapi::api::rbac::v1::RoleBinding> = Api::default_namespaced(admin.clone());
+    let binding =
+        serde_json::from_value(json!({"metadata": {"name": "b"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "jane"}]}))
+        .unwrap();
+    bindings.create(&PostParams::default(), &binding).await.unwrap();
+    assert!(maps.list(&ListParams::default()).await.is_ok());
+    assert_eq!(code(&maps.get("x").await.unwrap_err()), 403);
+}

@@ -67,6 +67,19 @@ impl Names {
             Value::Array(items) if key == "clusterIPs" => {
                 items.iter_mut().filter(|item| *item != "None").for_each(|item| *item = Value::from("IP"));
             }
+            // Ages: what took a second here may take two there.
+            Value::Array(items) if key == "cells" => {
+                for item in items {
+                    let age = item
+                        .as_str()
+                        .is_some_and(|text| text.strip_suffix('s').is_some_and(|n| n.parse::<u32>().is_ok()));
+                    if age {
+                        *item = Value::from("AGE");
+                    } else {
+                        self.walk(item, "");
+                    }
+                }
+            }
             Value::Array(items) => items.iter_mut().for_each(|item| self.walk(item, "")),
             Value::String(text) => {
                 let named = ERASED.contains(&key)
