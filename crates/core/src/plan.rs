@@ -35,7 +35,7 @@ pub struct NewNode {
     /// Labels of the NodeClaim: the template's, and custom keys resolved to a value.
     pub labels: Labels,
     /// Each can hold the pods; cheapest first, at most 600. Positions in the pool's `instance_types`.
-    pub instance_types: Vec<usize>,
+    pub instance_types: Arc<[usize]>,
     /// Pods and daemons together.
     pub requests: Resources,
     /// Some minValues was lowered to what there is.

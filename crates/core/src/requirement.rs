@@ -180,7 +180,7 @@ impl Requirement {
     /// Whether combining the two leaves nothing although one of them wants the label to be there: then no node, with
     /// the label or without, can satisfy both.
     pub fn contradicts(&self, other: &Self) -> bool {
-        !self.overlaps(other) && !(self.tolerates_absence() && other.tolerates_absence())
+        !(self.overlaps(other) || self.tolerates_absence() && other.tolerates_absence())
     }
 
     /// One value a node could be given: any member of a finite set, for an open one the smallest integer from 0 (or

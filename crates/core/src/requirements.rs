@@ -88,7 +88,7 @@ impl Requirements {
         let conflict = |(key, theirs): &(&Arc<str>, &Requirement)| {
             self.0
                 .get(*key)
-                .is_some_and(|mine| !mine.overlaps(theirs) && !(mine.tolerates_absence() && theirs.tolerates_absence()))
+                .is_some_and(|mine| !(mine.overlaps(theirs) || mine.tolerates_absence() && theirs.tolerates_absence()))
         };
         other.0.iter().filter(conflict).map(|(key, _)| key.clone()).collect()
     }

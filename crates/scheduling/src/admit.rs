@@ -80,14 +80,14 @@ fn moves(pod: &Pod, nodes: &FxHashMap<&str, &karpenter_core::Node>, world: &Worl
 }
 
 /// Will need a place elsewhere: active, or a terminating StatefulSet pod, whose successor waits for it to be gone.
-pub fn is_reschedulable(pod: &Pod) -> bool {
+pub(crate) fn is_reschedulable(pod: &Pod) -> bool {
     (pod.is_active() || pod.terminating && !pod.is_terminal() && pod.owned_by("apps/v1", "StatefulSet"))
         && !pod.is_daemon()
         && !pod.is_node_owned()
 }
 
 /// `karpenter.sh/do-not-disrupt`: `true` protects for good, a duration from the pod's start on, anything else not.
-pub fn is_protected(pod: &Pod, world: &World) -> bool {
+pub(crate) fn is_protected(pod: &Pod, world: &World) -> bool {
     if !pod.is_active() {
         return false;
     }
@@ -104,7 +104,7 @@ pub fn is_protected(pod: &Pod, world: &World) -> bool {
 }
 
 /// A disruption budget that can never allow its eviction, or more than one budget.
-pub fn is_blocked(pod: &Pod, world: &World) -> bool {
+pub(crate) fn is_blocked(pod: &Pod, world: &World) -> bool {
     let disrupted = Taint { key: "karpenter.sh/disrupted".into(), value: String::new(), effect: Effect::NoSchedule };
     let tolerates = untolerated(std::slice::from_ref(&disrupted), &pod.shape.tolerations).is_none();
     if !pod.is_active() || tolerates || pod.is_node_owned() || is_protected(pod, world) {

@@ -4,8 +4,9 @@ use crate::problem::Problem;
 use crate::solution::{BASELINE, Solution};
 use crate::state::{ClaimTies, Ties};
 
-/// With more pods than this only the baseline is solved: there chance evens out, and time does not.
-const MOST_PODS_FOR_TIES: usize = 2_000;
+/// With more classes of pods than this only the baseline is solved: among so many kinds chance evens out, and what
+/// packing by price can win does not pay for its time.
+const MOST_CLASSES: usize = 256;
 
 /// Other decisions of what may be decided either way. The first is the reference's own habit.
 const OTHERS: [Ties; 3] = [
@@ -16,24 +17,36 @@ const OTHERS: [Ties; 3] = [
 
 /// The ways that are tried besides the baseline.
 pub(crate) fn others(problem: &Problem<'_>) -> &'static [Ties] {
-    match problem.pods.len() {
-        1..=MOST_PODS_FOR_TIES => &OTHERS,
-        _ => &[],
-    }
+    if problem.classes.len() > MOST_CLASSES || problem.pods.is_empty() { &[] } else { &OTHERS }
 }
 
-/// Never fewer pods than the baseline, nor more preferences given up for as many pods, nor a higher price.
+/// Never fewer pods than the baseline, nor more preferences given up for as many pods, nor a higher price; unless the
+/// baseline counts on an order that kube-scheduler need not follow.
 pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
     let mut best = Solution::new(problem, BASELINE);
+    if problem.classes.len() > MOST_CLASSES || problem.pods.is_empty() {
+        return best;
+    }
+    let strays = best.strays(problem);
     best.repack(problem);
-    let mut rank = (best.left_over(), best.given_up(), best.price(problem));
-    for ties in others(problem) {
-        let mut other = Solution::new(problem, *ties);
-        if (other.left_over(), other.given_up()) > (rank.0, rank.1) {
+    let mut rank = (strays.len(), best.left_over(), best.given_up(), best.price(problem));
+    // Pods that want company come after those that would be it.
+    let mut queue: Vec<usize> = (0..problem.pods.len()).filter(|pod| !strays.contains(pod)).collect();
+    queue.extend(&strays);
+    let again = if strays.is_empty() { None } else { Some(BASELINE) };
+    for ties in again.into_iter().chain(OTHERS) {
+        let mut other = Solution::in_order(problem, ties, &queue);
+        let of_other = (other.strays(problem).len(), other.left_over(), other.given_up());
+        if of_other > (rank.0, rank.1, rank.2) {
+            continue;
+        }
+        // Packing anew does not make up for a start this much dearer.
+        let start = other.price(problem);
+        if of_other == (rank.0, rank.1, rank.2) && start.0 > rank.3.0 + rank.3.0 / 8 {
             continue;
         }
         other.repack(problem);
-        let of_other = (other.left_over(), other.given_up(), other.price(problem));
+        let of_other = (of_other.0, of_other.1, of_other.2, other.price(problem));
         if of_other < rank {
             (best, rank) = (other, of_other);
         }

@@ -16,7 +16,7 @@ impl Bits {
     /// All of `0..len`.
     pub(crate) fn full(len: usize) -> Self {
         let mut words = SmallVec::from_elem(u64::MAX, len.div_ceil(64));
-        if len % 64 != 0 {
+        if !len.is_multiple_of(64) {
             *words.last_mut().expect("a partial word means there is one") = (1 << (len % 64)) - 1;
         }
         Self { words }
@@ -47,6 +47,7 @@ impl Bits {
         self.words.iter().all(|word| *word == 0)
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -90,10 +91,6 @@ impl Bits {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(index, word)| Ones(*word).map(move |bit| index * 64 + bit))
-    }
-
-    pub(crate) fn first(&self) -> Option<usize> {
-        self.iter().next()
     }
 }
 
@@ -144,7 +141,7 @@ mod tests {
         assert_eq!(either.len(), 4);
         let mut only = a.clone();
         only.and_not(&b);
-        assert_eq!(only.first(), Some(1));
+        assert_eq!(only.iter().next(), Some(1));
         assert!(both.is_subset_of(&b) && !a.is_subset_of(&b) && a.intersects(&b));
         assert_eq!(Bits::full(65).len(), 65);
         assert!(!Bits::full(64).contains(64));

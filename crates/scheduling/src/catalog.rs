@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use karpenter_core::labels::{CAPACITY_TYPE, RESERVED};
 use karpenter_core::{InstanceType, MicroUsd};
 use rustc_hash::FxHashMap;
 
@@ -173,23 +172,11 @@ impl Catalog {
         order
     }
 
-    pub(crate) fn has_reservations(&self) -> bool {
-        self.profiles.iter().any(|p| p.capacity_type.as_deref() == Some(RESERVED))
-    }
-
     /// How many distinct values the given types declare for a key.
     pub(crate) fn distinct_values(&self, key: KeyId, types: &Bits, terms: &Terms) -> usize {
         let groups = self.groups(key).iter().filter(|(_, of)| of.intersects(types));
         let values: std::collections::BTreeSet<&Arc<str>> =
             groups.flat_map(|(req, _)| terms.requirement(*req).values.iter()).collect();
         values.len()
-    }
-
-    pub(crate) fn is_reserved(&self, profile: usize) -> bool {
-        self.profiles[profile].capacity_type.as_deref() == Some(RESERVED)
-    }
-
-    pub(crate) fn capacity_type_key(terms: &mut Terms) -> KeyId {
-        terms.key(CAPACITY_TYPE)
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use karpenter_core::pod::Pod;
 use karpenter_core::ports::HostPort;
-use karpenter_core::settings::PreferencePolicy;
 use karpenter_core::{PodShape, Requirement, Requirements, Toleration, World};
 use rustc_hash::FxHashMap;
 
@@ -62,6 +61,9 @@ pub(crate) struct Bound {
 
 type ClassKey = (Arc<str>, *const PodShape, Vec<SetId>, bool, u64);
 
+/// What makes two pods one class: namespace, shape, volumes, and whether there are any.
+type ClassContent = (Arc<str>, Arc<PodShape>, Vec<SetId>, bool);
+
 pub(crate) struct Classes<'w> {
     world: &'w World,
     namespaces: Namespaces<'w>,
@@ -70,7 +72,7 @@ pub(crate) struct Classes<'w> {
     classes: Vec<Class>,
     looks: Looks,
     by_key: FxHashMap<ClassKey, usize>,
-    by_content: FxHashMap<(Arc<str>, Arc<PodShape>, Vec<SetId>, bool), usize>,
+    by_content: FxHashMap<ClassContent, usize>,
 }
 
 impl<'w> Classes<'w> {
@@ -136,9 +138,9 @@ impl<'w> Classes<'w> {
         groups: &mut Groups,
     ) -> Class {
         let mut relaxed = unrelaxed(&shape, self.world.settings.preferences);
-        let mut variants = vec![self.variant(&relaxed, &pod.namespace, terms, groups)];
+        let mut variants = vec![self.variant(&relaxed, &shape, &pod.namespace, terms, groups)];
         while relax(&mut relaxed, self.soft_taints) {
-            variants.push(self.variant(&relaxed, &pod.namespace, terms, groups));
+            variants.push(self.variant(&relaxed, &shape, &pod.namespace, terms, groups));
         }
         let keeps_out = self.keeps_out(&shape, &pod.namespace, groups);
         Class {
@@ -174,7 +176,15 @@ impl<'w> Classes<'w> {
         }
     }
 
-    fn variant(&mut self, shape: &PodShape, namespace: &Arc<str>, terms: &mut Terms, groups: &mut Groups) -> Variant {
+    /// `original` is the pod as kube-scheduler sees it: which nodes a spread counts does not change with what was given up.
+    fn variant(
+        &mut self,
+        shape: &PodShape,
+        original: &PodShape,
+        namespace: &Arc<str>,
+        terms: &mut Terms,
+        groups: &mut Groups,
+    ) -> Variant {
         let words = &self.world.vocabulary;
         let mut all: Vec<(Arc<str>, Requirement)> = Vec::new();
         let mut note = |set: Requirements| all.extend(set.0);
@@ -192,26 +202,26 @@ impl<'w> Classes<'w> {
             let clash = combined(&all.iter().cloned().chain(both).collect::<Vec<_>>()).1;
             if contradiction.is_none() && clash.is_some() {
                 // An impossible preference must fail this variant, and only this one.
-                return self.finish_variant(shape, namespace, (&preferred, &strict, clash), terms, groups);
+                return self.finish_variant((shape, original), namespace, (&preferred, &strict, clash), terms, groups);
             }
         }
-        self.finish_variant(shape, namespace, (&preferred, &strict, contradiction), terms, groups)
+        self.finish_variant((shape, original), namespace, (&preferred, &strict, contradiction), terms, groups)
     }
 
     fn finish_variant(
         &mut self,
-        shape: &PodShape,
+        (shape, original): (&PodShape, &PodShape),
         namespace: &Arc<str>,
         (set, strict, contradiction): (&Requirements, &Requirements, Option<Arc<str>>),
         terms: &mut Terms,
         groups: &mut Groups,
     ) -> Variant {
         let mut owned: Vec<GroupId> = Vec::new();
-        let affinity = alternatives(shape, &shape.required_node_affinity, terms);
+        let affinity = alternatives(original, &original.required_node_affinity, terms);
         for spread in &shape.spread {
             let names = self.namespaces.only(namespace);
             let key = self.topology_key(&spread.topology_key);
-            owned.push(groups.intern(spread_group(spread, shape, names, &affinity, key)));
+            owned.push(groups.intern(spread_group(spread, original, names, &affinity, key)));
         }
         let near = shape.required_pod_affinity.iter();
         let near = near.chain(shape.preferred_pod_affinity.iter().map(|weighted| &weighted.term));
@@ -279,9 +289,4 @@ pub(crate) fn combined(all: &[(Arc<str>, Requirement)]) -> (Requirements, Option
         set.add(key, requirement.clone());
     }
     (set, contradiction)
-}
-
-/// Whether a policy leaves anything to relax.
-pub(crate) fn respects(policy: PreferencePolicy) -> bool {
-    policy == PreferencePolicy::Respect
 }

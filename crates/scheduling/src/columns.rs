@@ -131,10 +131,6 @@ impl FitIndex {
             enough => types.and(&column[enough - 1].1),
         }
     }
-
-    pub(crate) fn most(&self, resource: ResId) -> Amount {
-        self.columns[resource.0 as usize].first().map_or(0, |(amount, _)| *amount)
-    }
 }
 
 #[cfg(test)]

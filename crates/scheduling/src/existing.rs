@@ -16,6 +16,9 @@ use crate::daemons::Daemon;
 use crate::terms::{KeyId, ReqId, SetId, Terms};
 use crate::volumes;
 
+/// Namespace and name of a PersistentVolumeClaim.
+pub(crate) type ClaimName = (Arc<str>, Arc<str>);
+
 pub(crate) struct ExistingNode {
     /// In `World::nodes`.
     pub(crate) index: usize,
@@ -25,7 +28,7 @@ pub(crate) struct ExistingNode {
     pub(crate) free: Amounts,
     pub(crate) ports: Vec<HostPort>,
     /// Claims in use, by driver; only for drivers with a limit.
-    pub(crate) volumes: BTreeMap<Arc<str>, BTreeSet<(Arc<str>, Arc<str>)>>,
+    pub(crate) volumes: BTreeMap<Arc<str>, BTreeSet<ClaimName>>,
 }
 
 /// Initialized nodes first, each group by name.
@@ -89,7 +92,7 @@ fn one(
 }
 
 /// A pod's claims with the driver each counts against.
-pub(crate) fn limited_claims(pod: &Pod, world: &World) -> Vec<(Arc<str>, (Arc<str>, Arc<str>))> {
+pub(crate) fn limited_claims(pod: &Pod, world: &World) -> Vec<(Arc<str>, ClaimName)> {
     let of = |name: &Arc<str>| {
         let key = (pod.namespace.clone(), name.clone());
         let driver = volumes::driver(world.storage.claims.get(&key)?, &world.storage)?;
@@ -165,11 +168,6 @@ impl NodeIndex {
         let mask = Arc::new(mask);
         self.masks.insert((key, req), mask.clone());
         mask
-    }
-
-    /// Nodes by the value they have for a key.
-    pub(crate) fn values(&self, key: KeyId) -> &[(ReqId, Bits)] {
-        self.by_key.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// Nodes all of whose taints are tolerated.

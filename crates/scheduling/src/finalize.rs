@@ -8,6 +8,8 @@ use karpenter_core::plan::NewNode;
 use karpenter_core::settings::MinValuesPolicy;
 use karpenter_core::{Requirement, Requirements, Resources};
 
+use rustc_hash::FxHashSet;
+
 use crate::bits::Bits;
 use crate::launch::LISTED;
 use crate::problem::Problem;
@@ -22,12 +24,30 @@ pub(crate) struct Discarded {
     pub(crate) keys: Vec<KeyId>,
 }
 
+/// Lists that many nodes have in common, kept once: a list is up to 600 long, and there may be ten thousands of nodes.
+#[derive(Default)]
+struct Shared {
+    types: FxHashSet<Arc<[usize]>>,
+}
+
+impl Shared {
+    fn types(&mut self, types: Vec<usize>) -> Arc<[usize]> {
+        if let Some(known) = self.types.get(types.as_slice()) {
+            return known.clone();
+        }
+        let types: Arc<[usize]> = types.into();
+        self.types.insert(types.clone());
+        types
+    }
+}
+
 impl Problem<'_> {
     /// Claims become new nodes; those whose cut list misses minValues are given up with all their pods.
     pub(crate) fn new_nodes(&mut self, claims: &[Claim]) -> (Vec<NewNode>, Vec<Discarded>) {
+        let mut shared = Shared::default();
         let (mut nodes, mut discarded) = (Vec::new(), Vec::new());
         for claim in claims.iter().filter(|claim| !claim.pods.is_empty()) {
-            match self.new_node(claim) {
+            match self.new_node(claim, &mut shared) {
                 Ok(node) => nodes.push(node),
                 Err(keys) => discarded.push(Discarded {
                     pods: claim.pods.iter().map(|(pod, _)| *pod).collect(),
@@ -39,15 +59,16 @@ impl Problem<'_> {
         (nodes, discarded)
     }
 
-    fn new_node(&mut self, claim: &Claim) -> Result<NewNode, Vec<KeyId>> {
+    fn new_node(&mut self, claim: &Claim, shared: &mut Shared) -> Result<NewNode, Vec<KeyId>> {
         let (catalog, pool) = (self.templates[claim.template].catalog, self.templates[claim.template].pool);
         let set = self.final_set(claim);
         let order = self.catalogs[catalog].by_price(set, &mut self.terms);
         let types = order.iter().map(|(_, kind)| *kind).filter(|kind| claim.types.contains(*kind));
         let types: Vec<usize> = types.take(LISTED).collect();
         if self.world.settings.min_values == MinValuesPolicy::Strict {
-            let short =
-                short_of_min_values(set, &types.iter().copied().collect(), &self.catalogs[catalog], &self.terms);
+            // Holding a reservation narrows what is launched, not how flexible the claim is.
+            let counted = if claim.reserved.is_empty() { types.iter().copied().collect() } else { claim.types.clone() };
+            let short = short_of_min_values(set, &counted, &self.catalogs[catalog], &self.terms);
             if !short.is_empty() {
                 return Err(short.into_iter().map(|(key, _)| key).collect());
             }
@@ -60,7 +81,7 @@ impl Problem<'_> {
             requirements,
             labels,
             requests: self.requests(claim),
-            instance_types: types,
+            instance_types: shared.types(types),
             min_values_relaxed: claim.min_values_relaxed,
             reservations: claim.reserved.iter().cloned().collect(),
             launch,
@@ -106,10 +127,9 @@ impl Problem<'_> {
         labels.insert(karpenter_core::labels::NODEPOOL.to_owned(), pool.name.to_string());
         labels.insert(pool.node_class_label.0.to_string(), pool.node_class_label.1.to_string());
         for (key, requirement) in requirements.iter() {
-            if !words.is_well_known(key) && !words.is_restricted(key) && !labels.contains_key(key) {
-                if let Some(value) = requirement.pick() {
-                    labels.insert(key.to_owned(), value.to_string());
-                }
+            let custom = !words.is_well_known(key) && !words.is_restricted(key) && !labels.contains_key(key);
+            if let Some(value) = requirement.pick().filter(|_| custom) {
+                labels.insert(key.to_owned(), value.to_string());
             }
         }
         (requirements, labels)

@@ -151,9 +151,12 @@ fn on_open_claim(
     for count in 1..state.by_count.len() {
         if state.ties().claims == ClaimTies::Latest {
             let claims = state.in_turn(count);
-            let claims = claims.into_iter().filter(|index| hosts.claims.as_ref().is_none_or(|only| only.contains(*index)));
+            let claims =
+                claims.into_iter().filter(|index| hosts.claims.as_ref().is_none_or(|only| only.contains(*index)));
             for index in claims {
-                if !skip.contains(index) && try_claim(problem, state, (pod, variant), index, &mut views, &mut skip, reserving) {
+                if !skip.contains(index)
+                    && try_claim(problem, state, (pod, variant), index, &mut views, &mut skip, reserving)
+                {
                     return Attempt::Placed;
                 }
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use karpenter_core::settings::MinValuesPolicy;
+use karpenter_core::{Operator, Requirement};
 use smallvec::SmallVec;
 
 use crate::bits::Bits;
@@ -249,6 +250,14 @@ impl Problem<'_> {
         }
     }
 
+    /// How many pods of a group are in the domain a claim has settled on; none where it has not.
+    pub(crate) fn settled_count(&self, claim: &Claim, table: usize, counts: &[u32]) -> u32 {
+        let of = &self.domains.keys[table];
+        let req = self.terms.get(claim.set, of.key).map(|req| self.terms.requirement(req));
+        let single = req.filter(|req| !req.open && req.values.len() == 1).and_then(|req| req.values.first());
+        single.and_then(|value| crate::domains::position(&of.names, value)).map_or(0, |at| counts[at])
+    }
+
     /// Where a claim that has not settled may still be launched.
     pub(crate) fn possible_domains(&mut self, claim: &Claim, table: usize) -> SmallVec<[usize; 8]> {
         let key = self.domains.keys[table].key;
@@ -295,19 +304,12 @@ impl Problem<'_> {
         let usable = self.catalogs[catalog].usable(claim.set, &mut self.terms);
         for (key, req) in self.terms.entries(asked).clone().iter() {
             let wanted = self.terms.requirement(*req).clone();
-            if let Some(mine) = self.terms.get(claim.set, *key) {
-                let mine = self.terms.requirement(mine);
-                if !mine.open && !mine.values.is_empty() && mine.values.iter().all(|value| wanted.allows(value)) {
-                    continue;
-                }
-                if !self.terms.is_well_known(*key) {
-                    if mine.tolerates_absence() && wanted.tolerates_absence() {
-                        continue;
-                    }
-                    return false;
-                }
-            } else if !self.terms.is_well_known(*key) {
-                if wanted.tolerates_absence() {
+            let mine = self.terms.get(claim.set, *key).map(|req| self.terms.requirement(req));
+            if mine.is_some_and(|mine| settles(mine, &wanted)) {
+                continue;
+            }
+            if !self.terms.is_well_known(*key) {
+                if mine.is_none_or(|mine| mine.operator() == Operator::DoesNotExist) && wanted.tolerates_absence() {
                     continue;
                 }
                 return false;
@@ -404,4 +406,14 @@ fn lower_min_values(set: SetId, short: &[(crate::terms::KeyId, usize)], terms: &
         }
     }
     terms.set(&requirements)
+}
+
+/// Whether any label a claim can be given under `mine` satisfies `wanted`. What a custom key leaves open becomes some
+/// value, though not one that is excluded.
+fn settles(mine: &Requirement, wanted: &Requirement) -> bool {
+    if mine.open {
+        let unbounded = wanted.at_least.is_none() && wanted.at_most.is_none();
+        return wanted.open && unbounded && wanted.values.is_subset(&mine.values);
+    }
+    !mine.values.is_empty() && mine.values.iter().all(|value| wanted.allows(value))
 }

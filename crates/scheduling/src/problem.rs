@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use karpenter_core::labels::{HOSTNAME, ZONE};
 use karpenter_core::plan::LeftOver;
-use karpenter_core::ports::HostPort;
 use karpenter_core::taints::Effect;
-use karpenter_core::{InstanceType, PodShape, Resources, World};
-use rustc_hash::FxHashMap;
+use karpenter_core::{InstanceType, World};
 
 use crate::admit;
-use crate::bits::Bits;
 use crate::catalog::Catalog;
 use crate::classes::{Class, Classes};
 use crate::columns::{Amounts, ResId, ResourceNames};
@@ -163,14 +160,3 @@ fn sort_queue(pods: &mut [PendingPod], classes: &[Class], world: &World) {
         })
     });
 }
-
-/// What a type can hold, in the names of the problem.
-pub(crate) fn requests_of(shape: &PodShape) -> &Resources {
-    &shape.requests
-}
-
-/// Free ports and node sets are compared by value; equal lists are kept once.
-pub(crate) type Ports = Arc<[HostPort]>;
-
-/// Bits of nodes by a key of anything.
-pub(crate) type NodeMasks<K> = FxHashMap<K, Arc<Bits>>;

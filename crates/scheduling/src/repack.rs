@@ -19,6 +19,10 @@ use crate::state::{Claim, State};
 
 /// The claims of a cheaper packing of the same pods, and what they cost; nothing where the baseline is as good.
 pub(crate) fn improve(problem: &mut Problem<'_>, state: &State) -> Option<Vec<Claim>> {
+    // Reservations are handed out as the baseline goes; moving pods would move who holds them.
+    if !state.reservations.is_empty() {
+        return None;
+    }
     let items = kinds::collect(problem, state);
     if items.all.is_empty() {
         return None;

@@ -5,6 +5,7 @@ use karpenter_core::plan::{LeftOver, Plan, PoolReason, Reason};
 
 use crate::explain;
 use crate::first_match::{self, Missed};
+use crate::groups::Kind;
 use crate::place::Reserving;
 use crate::problem::Problem;
 use crate::repack;
@@ -23,9 +24,14 @@ pub(crate) struct Solution {
 impl Solution {
     /// First match, with ties decided in the given way.
     pub(crate) fn new(problem: &mut Problem<'_>, ties: Ties) -> Self {
-        let mut state = State::new(problem, ties);
         let queue: Vec<usize> = (0..problem.pods.len()).collect();
-        let left = first_match::solve(problem, &mut state, &queue, Reserving::Strict).left;
+        Self::in_order(problem, ties, &queue)
+    }
+
+    /// First match over a queue in another order than by size.
+    pub(crate) fn in_order(problem: &mut Problem<'_>, ties: Ties, queue: &[usize]) -> Self {
+        let mut state = State::new(problem, ties);
+        let left = first_match::solve(problem, &mut state, queue, Reserving::Strict).left;
         Self { state, left, repacked: None }
     }
 
@@ -51,6 +57,32 @@ impl Solution {
         let on_claims = self.state.claims.iter().flat_map(|claim| &claim.pods);
         let on_nodes = self.state.nodes.iter().flat_map(|node| &node.pods);
         on_claims.chain(on_nodes).map(|(_, variant)| *variant).sum()
+    }
+
+    /// Pods that opened a domain of their own for an affinity to pods of their kind, while others of that kind came to be
+    /// elsewhere. kube-scheduler, seeing those first, would not put them there.
+    pub(crate) fn strays(&self, problem: &Problem<'_>) -> Vec<usize> {
+        let mut strays = Vec::new();
+        for (index, claim) in self.state.claims.iter().enumerate() {
+            for &(pod, variant) in &claim.pods {
+                let class = &problem.classes[problem.pods[pod].class];
+                let astray = class.variants[variant].owned.iter().any(|id| {
+                    let (group, counts) = (problem.groups.get(*id), &self.state.groups[id.0 as usize]);
+                    let here = match problem.domains.groups[id.0 as usize].table {
+                        None => counts.claims.get(index),
+                        Some(table) => problem.settled_count(claim, table, &counts.domains),
+                    };
+                    group.kind == Kind::Affinity
+                        && class.counted_in.binary_search(id).is_ok()
+                        && here == 1
+                        && counts.populated > 1
+                });
+                if astray {
+                    strays.push(pod);
+                }
+            }
+        }
+        strays
     }
 
     pub(crate) fn price(&self, problem: &mut Problem<'_>) -> MicroUsd {

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::bits::Bits;
 use crate::columns::{Amount, Amounts};
+use crate::existing::ClaimName;
 use crate::groups::{GroupId, Kind};
 use crate::problem::Problem;
 use crate::terms::SetId;
@@ -41,7 +42,7 @@ pub(crate) struct NodeState {
 }
 
 /// Claims in use, by driver.
-pub(crate) type Volumes = BTreeMap<Arc<str>, BTreeSet<(Arc<str>, Arc<str>)>>;
+pub(crate) type Volumes = BTreeMap<Arc<str>, BTreeSet<ClaimName>>;
 
 /// Matching pods by domain, and for the hostname by target, with the hosts that are over a threshold as sets.
 #[derive(Clone, Debug)]
@@ -107,6 +108,8 @@ pub(crate) struct State {
     /// By class and variant: targets that refused it for a reason that does not go away.
     pub(crate) refused: FxHashMap<(usize, usize), Refused>,
     log: Vec<Undo>,
+    /// Somebody holds a mark. Until then nothing can be taken back, and nothing is kept for it.
+    recording: bool,
     max_skew: Vec<i64>,
     ties: Ties,
     /// By claim: its place among claims with as many pods, where ties go to the latest.
@@ -210,6 +213,7 @@ impl State {
             shape_of: Vec::new(),
             refused: FxHashMap::default(),
             log: Vec::new(),
+            recording: false,
             max_skew,
             ties,
             turn: Vec::new(),
@@ -217,11 +221,21 @@ impl State {
         }
     }
 
-    pub(crate) fn mark(&self) -> usize {
+    #[cfg_attr(not(test), expect(dead_code, reason = "what-ifs of disruption start from a mark"))]
+    pub(crate) fn mark(&mut self) -> usize {
+        self.recording = true;
         self.log.len()
     }
 
+    fn note(&mut self, undo: impl FnOnce(&Self) -> Undo) {
+        if self.recording {
+            let undo = undo(self);
+            self.log.push(undo);
+        }
+    }
+
     /// Takes back everything since the mark.
+    #[cfg_attr(not(test), expect(dead_code, reason = "what-ifs of disruption end in a rollback"))]
     pub(crate) fn rollback(&mut self, mark: usize) {
         while self.log.len() > mark {
             match self.log.pop().expect("the log is longer than the mark") {
@@ -271,7 +285,7 @@ impl State {
 
     pub(crate) fn count(&mut self, group: GroupId, slot: Slot) {
         self.change_count(group.0 as usize, slot, 1);
-        self.log.push(Undo::Count { group: group.0 as usize, slot });
+        self.note(|_| Undo::Count { group: group.0 as usize, slot });
     }
 
     fn change_count(&mut self, group: usize, slot: Slot, by: i32) {
@@ -301,7 +315,7 @@ impl State {
         self.clock += 1;
         self.turn.push(self.clock);
         self.index(index);
-        self.log.push(Undo::Opened);
+        self.note(|_| Undo::Opened);
         index
     }
 
@@ -324,7 +338,7 @@ impl State {
         }
         claim.ports.extend_from_slice(ports);
         claim.pods.push(joining.pod);
-        self.log.push(Undo::Claim { index, before: Box::new(before) });
+        self.note(|_| Undo::Claim { index, before: Box::new(before) });
         self.index(index);
     }
 
@@ -334,11 +348,13 @@ impl State {
         pod: (usize, usize),
         requests: &Amounts,
         ports: &[HostPort],
-        claims: Vec<(Arc<str>, (Arc<str>, Arc<str>))>,
+        claims: Vec<(Arc<str>, ClaimName)>,
     ) {
         let node = &mut self.nodes[index];
-        let volumes = (!claims.is_empty()).then(|| node.volumes.clone());
-        self.log.push(Undo::Node { index, free: node.free.clone(), ports: node.ports.len(), volumes });
+        if self.recording {
+            let volumes = (!claims.is_empty()).then(|| node.volumes.clone());
+            self.log.push(Undo::Node { index, free: node.free.clone(), ports: node.ports.len(), volumes });
+        }
         node.free.subtract(requests);
         node.ports.extend_from_slice(ports);
         for (driver, claim) in claims {
@@ -348,8 +364,10 @@ impl State {
     }
 
     pub(crate) fn charge(&mut self, template: usize, capacity: &[Amount]) {
-        let before = self.limits[template].clone();
-        self.log.push(Undo::Limits { template, before, nodes: self.node_limits[template] });
+        self.note(|state| {
+            let (before, nodes) = (state.limits[template].clone(), state.node_limits[template]);
+            Undo::Limits { template, before, nodes }
+        });
         self.limits[template].iter_mut().zip(capacity).for_each(|(left, amount)| *left -= amount);
         self.node_limits[template] = self.node_limits[template].map(|left| left - 1);
     }
@@ -359,7 +377,7 @@ impl State {
         if held == wanted {
             return;
         }
-        self.log.push(Undo::Reservations { before: self.reservations.clone() });
+        self.note(|state| Undo::Reservations { before: state.reservations.clone() });
         for id in wanted.difference(held) {
             let left = self.reservations.get_mut(id).filter(|left| **left > 0);
             *left.expect("a unit is taken only where one is left") -= 1;
@@ -421,3 +439,6 @@ fn reservations(problem: &Problem<'_>) -> BTreeMap<Arc<str>, u32> {
     }
     units
 }
+
+#[cfg(test)]
+mod tests;

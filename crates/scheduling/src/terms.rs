@@ -79,10 +79,6 @@ impl Terms {
         id
     }
 
-    pub(crate) fn known_key(&self, key: &str) -> Option<KeyId> {
-        self.key_ids.get(key).copied()
-    }
-
     pub(crate) fn key_name(&self, key: KeyId) -> &Arc<str> {
         &self.keys[key.0 as usize]
     }
@@ -252,11 +248,5 @@ impl Terms {
                 well_known_may_be_undefined && self.is_well_known(*key) || self.requirement(*theirs).tolerates_absence()
             }
         })
-    }
-
-    /// Whether the keys both sets define can be reconciled.
-    pub(crate) fn overlapping(&mut self, a: SetId, b: SetId) -> bool {
-        let asked = self.entries(b).clone();
-        asked.iter().all(|(key, theirs)| self.get(a, *key).is_none_or(|mine| self.reconcilable(mine, *theirs)))
     }
 }

@@ -84,7 +84,7 @@ impl Problem<'_> {
                     if counts_itself && counts.populated == 0 {
                         continue; // the first of its kind may go anywhere
                     }
-                    let mut narrow = |to: &mut Option<Bits>, some: &Bits| match to {
+                    let narrow = |to: &mut Option<Bits>, some: &Bits| match to {
                         Some(bits) => bits.and(some),
                         None => *to = Some(some.clone()),
                     };

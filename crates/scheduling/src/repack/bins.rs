@@ -3,7 +3,7 @@
 use crate::bits::Bits;
 use crate::columns::Amounts;
 use crate::problem::Problem;
-use crate::repack::fill::{Entry, Filling, fill, order};
+use crate::repack::fill::{Entry, Filling, Measure, fill, order, polish};
 use crate::repack::kinds::Items;
 use crate::repack::lanes::Lanes;
 use crate::repack::master::{Master, Pattern};
@@ -13,9 +13,11 @@ use crate::template::short_of_min_values;
 /// Rounds of pricing: values settle within a few dozen.
 const ROUNDS: usize = 60;
 /// Entries looked at while filling, over the whole of one pass. Some hundred milliseconds on a laptop.
-const MOST_WORK: u64 = 40_000_000;
+const MOST_WORK: u64 = 15_000_000;
 /// Programmes with more rows than this are left to greedy filling: the inverse is a square of them.
 const MOST_ROWS: usize = 400;
+/// Types of a lane whose best filling is looked for more thoroughly.
+const POLISHED: usize = 5;
 /// Attempts at repacking a few nodes.
 const REPACKS: usize = 400;
 
@@ -87,7 +89,7 @@ impl Packer {
             self.items.all.iter().zip(&mut self.values).for_each(|(item, value)| *value = values[item.row]);
         }
         let values = self.values.clone();
-        let rest = self.greedy(problem, &mut caps, &values);
+        let rest = self.greedy(problem, &mut caps, &values, Measure::Sum);
         self.bins.extend(rest);
         self.repack(problem);
     }
@@ -125,16 +127,25 @@ impl Packer {
             let values = master.values();
             let mut found: Vec<(f64, Pattern)> = Vec::new();
             for (lane, usable) in self.lanes.all.iter().zip(&self.usable_rows) {
-                let mut best: Option<(f64, Pattern)> = None;
-                for of in &lane.types {
-                    order(&self.rows, usable, of, &values, &mut ordered);
+                let mut promising: Vec<(f64, usize, Filling)> = Vec::new();
+                for (at, of) in lane.types.iter().enumerate() {
+                    order(&self.rows, usable, of, &values, Measure::Sum, &mut ordered);
                     self.work += ordered.len() as u64;
                     let filling = fill(problem, lane, of, &self.rows, &ordered, &self.demand, &values);
-                    let gain = filling.value - of.price;
-                    if gain > 1e-6 * of.price && best.as_ref().is_none_or(|(most, _)| gain / of.price > *most) {
+                    promising.push((filling.value / of.price, at, filling));
+                }
+                promising.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+                let mut best: Option<(f64, Pattern)> = None;
+                for (_, at, filling) in promising.into_iter().take(POLISHED) {
+                    let of = &lane.types[at];
+                    order(&self.rows, usable, of, &values, Measure::Sum, &mut ordered);
+                    self.work += 8 * ordered.len() as u64;
+                    let filling = polish(problem, lane, of, &self.rows, &ordered, &self.demand, &values, filling);
+                    let gain = filling.value / of.price - 1.0;
+                    if gain > 1e-6 && best.as_ref().is_none_or(|(most, _)| gain > *most) {
                         let counts = filling.counts;
-                        let pattern = Pattern { template: lane.template, kind: of.kind, counts, price: of.price };
-                        best = Some((gain / of.price, pattern));
+                        best =
+                            Some((gain, Pattern { template: lane.template, kind: of.kind, counts, price: of.price }));
                     }
                 }
                 found.extend(best);
@@ -214,10 +225,11 @@ impl Packer {
     }
 
     /// The node that gives most value for its price, again and again, until nothing is left.
-    fn greedy(&mut self, problem: &mut Problem<'_>, caps: &mut [u32], values: &[f64]) -> Vec<Bin> {
+    fn greedy(&mut self, problem: &mut Problem<'_>, caps: &mut [u32], values: &[f64], measure: Measure) -> Vec<Bin> {
         let mut bins = Vec::new();
         let mut ordered = Vec::new();
-        while caps.iter().any(|cap| *cap > 0) {
+        // A rest that takes this long is given up, and with it the whole attempt: the baseline stands.
+        while caps.iter().any(|cap| *cap > 0) && self.work < 2 * MOST_WORK {
             let mut best: Option<(f64, usize, usize, Filling)> = None;
             for (at, lane) in self.lanes.all.iter().enumerate() {
                 let usable: Vec<usize> = self.usable_items[at].iter().copied().filter(|item| caps[*item] > 0).collect();
@@ -225,7 +237,7 @@ impl Packer {
                     continue;
                 }
                 for (t, of) in lane.types.iter().enumerate() {
-                    order(&self.entries, &usable, of, values, &mut ordered);
+                    order(&self.entries, &usable, of, values, measure, &mut ordered);
                     self.work += ordered.len() as u64;
                     let filling = fill(problem, lane, of, &self.entries, &ordered, caps, values);
                     let ratio = filling.value / of.price;
@@ -258,32 +270,48 @@ impl Packer {
             };
             let mut by_waste: Vec<usize> = (0..self.bins.len()).collect();
             by_waste.sort_by(|a, b| waste(&self.bins[*b]).total_cmp(&waste(&self.bins[*a])).then(a.cmp(b)));
-            let take = 2 + dice.below(4).min(self.bins.len());
-            let mut chosen: Vec<usize> = vec![by_waste[dice.below((by_waste.len() / 3).max(1))]];
-            for _ in 1..take {
-                let pick = if attempt % 2 == 0 {
-                    by_waste[dice.below((by_waste.len() / 2).max(1))]
-                } else {
-                    dice.below(self.bins.len())
-                };
-                if !chosen.contains(&pick) {
-                    chosen.push(pick);
-                }
-            }
+            let chosen = self.badly_used(&by_waste, attempt, &mut dice);
             let before: f64 = chosen.iter().map(|bin| self.bins[*bin].price).sum();
             let mut caps = vec![0; self.entries.len()];
             for bin in &chosen {
                 self.bins[*bin].counts.iter().for_each(|(item, count)| caps[*item] += count);
             }
-            let shaken: Vec<f64> = self.values.iter().map(|value| value * (0.8 + 0.4 * dice.unit())).collect();
-            let bins = self.greedy(problem, &mut caps, &shaken);
+            let (spread, measure) = [(0.4, Measure::Sum), (0.4, Measure::Largest), (1.2, Measure::Sum)][attempt % 3];
+            let shaken: Vec<f64> =
+                self.values.iter().map(|value| value * (1.0 + spread * (dice.unit() - 0.5))).collect();
+            let bins = self.greedy(problem, &mut caps, &shaken, measure);
             let after: f64 = bins.iter().map(|bin| bin.price).sum();
             if caps.iter().all(|cap| *cap == 0) && after < before - 0.5 {
-                chosen.sort_unstable_by(|a, b| b.cmp(a));
-                chosen.iter().for_each(|bin| drop(self.bins.swap_remove(*bin)));
+                let mut gone = chosen.clone();
+                gone.sort_unstable_by(|a, b| b.cmp(a));
+                gone.iter().for_each(|bin| drop(self.bins.swap_remove(*bin)));
                 self.bins.extend(bins);
             }
         }
+    }
+
+    /// One of the worst nodes and a few others: from anywhere, or from where the same pods could go. Where there are few,
+    /// all of them.
+    fn badly_used(&self, by_waste: &[usize], attempt: usize, dice: &mut Dice) -> Vec<usize> {
+        if by_waste.len() <= 5 && attempt.is_multiple_of(2) {
+            return by_waste.to_vec();
+        }
+        let first = by_waste[dice.below((by_waste.len() / 3).max(1))];
+        let alike =
+            |bin: &&usize| self.lanes.all[self.bins[**bin].lane].set == self.lanes.all[self.bins[first].lane].set;
+        let pool: Vec<usize> = match attempt % 4 {
+            0 | 1 => by_waste.iter().filter(alike).copied().collect(),
+            2 => by_waste[..by_waste.len().div_ceil(2)].to_vec(),
+            _ => by_waste.to_vec(),
+        };
+        let mut chosen = vec![first];
+        for _ in 0..1 + dice.below(4) {
+            let pick = pool[dice.below(pool.len())];
+            if !chosen.contains(&pick) {
+                chosen.push(pick);
+            }
+        }
+        chosen
     }
 
     /// The bins as claims; nothing where a pod was left out, a limit would be overshot or minValues missed.

@@ -45,18 +45,27 @@ pub(crate) struct Items {
 
 type Key = (SetId, Vec<u64>, usize, Arc<[HostPort]>, Arc<[Neighbour]>);
 
+/// What a class in some variant cannot stand beside it.
+type Parts = (Arc<[Neighbour]>, Arc<[HostPort]>);
+
 /// Claims whose pods depend on being together, or that hold reservations, stay as they are.
 pub(crate) fn collect(problem: &mut Problem<'_>, state: &State) -> Items {
     let mut items = Items { all: Vec::new(), rows: Vec::new(), frozen: Vec::new() };
     let mut by_key: FxHashMap<Key, usize> = FxHashMap::default();
     let mut rows: FxHashMap<(SetId, Vec<u64>, Amounts), usize> = FxHashMap::default();
-    let mut parts: FxHashMap<(usize, usize), (Arc<[Neighbour]>, Arc<[HostPort]>)> = FxHashMap::default();
+    let mut alone: FxHashMap<(usize, usize), Option<i32>> = FxHashMap::default();
+    let mut parts: FxHashMap<(usize, usize), Parts> = FxHashMap::default();
     for index in 0..state.claims.len() {
         let claim = &state.claims[index];
         if claim.pods.is_empty() {
             continue;
         }
-        let sets = if is_movable(problem, claim) { item_sets(problem, state, index) } else { None };
+        let guests = claim.pods.iter().any(|&(pod, variant)| {
+            let class = problem.pods[pod].class;
+            let alone = *alone.entry((class, variant)).or_insert_with(|| weight_alone(problem, class, variant));
+            alone.is_some_and(|weight| weight > problem.templates[claim.template].weight)
+        });
+        let sets = if !guests && is_movable(problem, claim) { item_sets(problem, state, index) } else { None };
         let Some(sets) = sets else {
             items.frozen.push(index);
             continue;
@@ -85,6 +94,27 @@ pub(crate) fn collect(problem: &mut Problem<'_>, state: &State) -> Items {
         }
     }
     items
+}
+
+/// The weight of the heaviest unlimited pool that could take a pod on a node of its own. A pod that is a guest in a lighter
+/// pool may stay with those who needed that pool, and may not be what such a node is bought for.
+fn weight_alone(problem: &mut Problem<'_>, class: usize, variant: usize) -> Option<i32> {
+    for template in problem.classes[class].variants[variant].templates.clone().iter() {
+        if problem.templates[template].is_limited() {
+            continue;
+        }
+        let (base, catalog) = (problem.templates[template].base, problem.templates[template].catalog);
+        let Some(set) = problem.terms.join(base, problem.classes[class].variants[variant].set) else { continue };
+        let mut types = problem.templates[template].types.clone();
+        types.and(&problem.catalogs[catalog].usable(set, &mut problem.terms).types);
+        for (resource, amount) in &problem.classes[class].requests.0 {
+            problem.templates[template].fit.keep(&mut types, *resource, *amount);
+        }
+        if !types.is_empty() {
+            return Some(problem.templates[template].weight);
+        }
+    }
+    None
 }
 
 fn is_movable(problem: &Problem<'_>, claim: &Claim) -> bool {

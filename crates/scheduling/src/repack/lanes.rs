@@ -30,6 +30,8 @@ pub(crate) struct Lanes {
     pub(crate) resources: Vec<ResId>,
 }
 
+/// Where more types than this are worth a look, every second or third will do: neighbours differ little.
+const MOST_TYPES: usize = 96;
 /// A spot node should be able to become this many types, or a reclaim of one pool finds it without a way out.
 const SPOT_CHOICES: usize = 15;
 /// An on-demand node enough that one stock-out does not stop it.
@@ -91,6 +93,15 @@ impl Lanes {
             if offers.iter().filter(|(_, _, other)| covers(other, room)).count() >= wanted {
                 kept.push(at);
             }
+        }
+        if kept.len() > MOST_TYPES {
+            let step = kept.len().div_ceil(MOST_TYPES);
+            let last = kept.len() - 1;
+            let mut at = 0;
+            kept.retain(|_| {
+                at += 1;
+                (at - 1) % step == 0 || at - 1 == last
+            });
         }
         let lane_type = |at: usize| {
             let (price, kind, room) = &offers[at];

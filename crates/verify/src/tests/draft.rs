@@ -82,7 +82,7 @@ impl Draft {
             pods,
             requirements,
             labels,
-            instance_types,
+            instance_types: instance_types.into(),
             requests,
             min_values_relaxed: false,
             reservations: Vec::new(),

@@ -163,12 +163,12 @@ fn ports_are_not_shared_with_pods_or_daemons() {
 
 #[test]
 fn the_list_of_types_is_sorted_and_not_too_long() {
-    let swapped = plain().bend(|claim| claim.instance_types.reverse());
+    let swapped = plain().bend(|claim| claim.instance_types = claim.instance_types.iter().rev().copied().collect());
     swapped.breaks(Violation::TypesUnsorted { node: node(), dearer: "large".to_owned(), cheaper: "small".to_owned() });
     plain()
-        .bend(|claim| claim.instance_types = vec![0, 0, 1])
+        .bend(|claim| claim.instance_types = [0, 0, 1].into())
         .breaks(Violation::TypeTwice { node: node(), instance_type: "small".to_owned() });
-    let none = verify(&plain().world, &plain().bend(|claim| claim.instance_types.clear()).plan);
+    let none = verify(&plain().world, &plain().bend(|claim| claim.instance_types = [].into()).plan);
     assert!(none.contains(&Violation::NoTypes { node: node() }), "{none:?}");
 }
 

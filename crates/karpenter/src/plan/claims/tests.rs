@@ -42,7 +42,7 @@ fn node(requirements: Requirements, min_values_relaxed: bool) -> NewNode {
         pods: Vec::new(),
         requirements,
         labels: Default::default(),
-        instance_types: vec![0, 1],
+        instance_types: [0, 1].into(),
         requests: Resources::new(),
         min_values_relaxed,
         reservations: Vec::new(),

@@ -75,7 +75,7 @@ fn node(pods: &[usize], types: &[usize], zone: &str, capacity_type: &str, price:
         pods: pods.to_vec(),
         requirements: Requirements::new(),
         labels: Default::default(),
-        instance_types: types.to_vec(),
+        instance_types: types.into(),
         requests: list(&[("cpu", "1500m"), ("memory", "2Gi")]),
         min_values_relaxed: false,
         reservations: Vec::new(),
