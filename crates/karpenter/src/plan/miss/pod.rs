@@ -84,10 +84,13 @@ fn of_pod(pod: &Pod, change: &PodChange, lever: Option<Lever>, port: Option<&str
             let path = entry(&field(&path, "matchExpressions"), *expression);
             removed(path, expression_json(from), format!("do not ask for {}", said(from)))
         }
+        PodChange::NoAffinityTerm { term } => {
+            let path = entry(&field(NODE_AFFINITY, "nodeSelectorTerms"), *term);
+            let what = format!("drop alternative {term} of the required node affinity");
+            removed(path, node_term_json(&shape.required_node_affinity[*term]), what)
+        }
         PodChange::NoNodeAffinity => {
-            let terms = shape.required_node_affinity.iter().map(
-                |term| json!({"matchExpressions": term.expressions.iter().map(expression_json).collect::<Vec<_>>()}),
-            );
+            let terms = shape.required_node_affinity.iter().map(node_term_json);
             let from = json!({"nodeSelectorTerms": terms.collect::<Vec<_>>()});
             removed(NODE_AFFINITY.to_owned(), from, "drop the required node affinity".to_owned())
         }
