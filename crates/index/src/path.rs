@@ -44,9 +44,6 @@ mod tests {
         let containers = spec.field("containers");
         let first = containers.index(0);
         assert_eq!(first.field("image").to_string(), "spec.containers[0].image");
-        assert_eq!(
-            first.field("nvidia.com/gpu").to_string(),
-            "spec.containers[0][\"nvidia.com/gpu\"]"
-        );
+        assert_eq!(first.field("nvidia.com/gpu").to_string(), "spec.containers[0][\"nvidia.com/gpu\"]");
     }
 }

@@ -67,20 +67,14 @@ pub(crate) struct Faults(Vec<Fault>);
 
 impl Faults {
     pub(crate) fn add(&mut self, at: &Path<'_>, message: impl Into<String>) {
-        self.0.push(Fault {
-            field: at.to_string(),
-            message: message.into(),
-        });
+        self.0.push(Fault { field: at.to_string(), message: message.into() });
     }
 
     pub(crate) fn finish<T>(self, kind: &str, metadata: &ObjectMeta, value: T) -> Result<T, Refused> {
         if self.0.is_empty() {
             return Ok(value);
         }
-        Err(Refused {
-            object: object_name(kind, metadata),
-            faults: self.0,
-        })
+        Err(Refused { object: object_name(kind, metadata), faults: self.0 })
     }
 }
 

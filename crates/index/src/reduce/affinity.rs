@@ -10,20 +10,11 @@ use super::selector;
 pub(super) fn affinity(wire: &core_v1::Affinity, shape: &mut PodShape) {
     if let Some(node) = &wire.node_affinity {
         let required = node.required_during_scheduling_ignored_during_execution.iter();
-        shape.required_node_affinity = required
-            .flat_map(|selector| &selector.node_selector_terms)
-            .map(node_term)
-            .collect();
-        let preferred = node
-            .preferred_during_scheduling_ignored_during_execution
-            .iter()
-            .flatten();
-        shape.preferred_node_affinity = preferred
-            .map(|p| Weighted {
-                weight: p.weight,
-                term: node_term(&p.preference),
-            })
-            .collect();
+        shape.required_node_affinity =
+            required.flat_map(|selector| &selector.node_selector_terms).map(node_term).collect();
+        let preferred = node.preferred_during_scheduling_ignored_during_execution.iter().flatten();
+        shape.preferred_node_affinity =
+            preferred.map(|p| Weighted { weight: p.weight, term: node_term(&p.preference) }).collect();
     }
     if let Some(near) = &wire.pod_affinity {
         shape.required_pod_affinity = required(near.required_during_scheduling_ignored_during_execution.as_ref());
@@ -52,12 +43,7 @@ fn pod_term(wire: &core_v1::PodAffinityTerm) -> PodTerm {
     PodTerm {
         topology_key: wire.topology_key.as_str().into(),
         selector: wire.label_selector.as_ref().map(selector),
-        namespaces: wire
-            .namespaces
-            .iter()
-            .flatten()
-            .map(|name| name.as_str().into())
-            .collect(),
+        namespaces: wire.namespaces.iter().flatten().map(|name| name.as_str().into()).collect(),
         namespace_selector: wire.namespace_selector.as_ref().map(selector),
     }
 }

@@ -18,11 +18,7 @@ pub fn disruption_budget(object: &PodDisruptionBudget) -> DisruptionBudget {
         name: text(object.metadata.name.as_deref()),
         selector: spec.selector.as_ref().map(selector),
         never_allows: spec.max_unavailable.as_ref().is_some_and(none) || spec.min_available.as_ref().is_some_and(all),
-        disruptions_allowed: object
-            .status
-            .as_ref()
-            .and_then(|status| status.disruptions_allowed)
-            .unwrap_or(0),
+        disruptions_allowed: object.status.as_ref().and_then(|status| status.disruptions_allowed).unwrap_or(0),
         always_allows_unready: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
     }
 }

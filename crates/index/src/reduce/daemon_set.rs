@@ -12,11 +12,7 @@ use crate::path::Path;
 
 pub fn daemon_set(object: &apps_v1::DaemonSet, interner: &mut Interner) -> Result<DaemonSet, Refused> {
     let mut faults = Faults::default();
-    let template = object
-        .spec
-        .as_ref()
-        .map(|spec| spec.template.clone())
-        .unwrap_or_default();
+    let template = object.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
     let mut spec = template.spec.unwrap_or_default();
     limits_stand_in_for_requests(&mut spec);
     let metadata = template.metadata.unwrap_or_default();

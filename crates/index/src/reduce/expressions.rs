@@ -37,10 +37,7 @@ fn expression(wire: &NodeSelectorRequirement) -> Option<Expression> {
 pub(super) fn pool_requirement(wire: &PoolRequirement, at: &Path<'_>, faults: &mut Faults) -> Option<Expression> {
     let Some(operator) = Operator::parse(&wire.operator) else {
         let known = Operator::ALL.map(Operator::as_str).join(", ");
-        faults.add(
-            &at.field("operator"),
-            format!("{:?} is not one of {known}", wire.operator),
-        );
+        faults.add(&at.field("operator"), format!("{:?} is not one of {known}", wire.operator));
         return None;
     };
     let min_values = match wire.min_values.map(u32::try_from) {
@@ -51,12 +48,7 @@ pub(super) fn pool_requirement(wire: &PoolRequirement, at: &Path<'_>, faults: &m
             None
         }
     };
-    Some(Expression {
-        key: wire.key.as_str().into(),
-        operator,
-        values: texts(wire.values()),
-        min_values,
-    })
+    Some(Expression { key: wire.key.as_str().into(), operator, values: texts(wire.values()), min_values })
 }
 
 fn texts(values: &[String]) -> Vec<Arc<str>> {

@@ -39,10 +39,7 @@ pub fn node(
     let reduced = Node {
         name: face.0.name.as_deref().unwrap_or("").into(),
         claim: claim.and_then(|claim| claim.metadata.name.as_deref()).map(Into::into),
-        provider_id: node
-            .and_then(provider_id)
-            .or_else(|| claim.and_then(claim_provider_id))
-            .map(Into::into),
+        provider_id: node.and_then(provider_id).or_else(|| claim.and_then(claim_provider_id)).map(Into::into),
         stage,
         has_node: node.is_some(),
         labels: face.0.labels.as_ref().unwrap_or(&empty).clone(),
@@ -58,26 +55,15 @@ pub fn node(
 
 /// The cloud's name of the machine.
 pub fn provider_id(node: &core_v1::Node) -> Option<&str> {
-    node.spec
-        .as_ref()
-        .and_then(|spec| spec.provider_id.as_deref())
-        .filter(|id| !id.is_empty())
+    node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).filter(|id| !id.is_empty())
 }
 
 fn claim_provider_id(claim: &NodeClaim) -> Option<&str> {
-    claim
-        .status
-        .as_ref()
-        .and_then(|status| status.provider_id.as_deref())
-        .filter(|id| !id.is_empty())
+    claim.status.as_ref().and_then(|status| status.provider_id.as_deref()).filter(|id| !id.is_empty())
 }
 
 fn label<'a>(node: &'a core_v1::Node, key: &str) -> &'a str {
-    node.metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(key))
-        .map_or("", String::as_str)
+    node.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("", String::as_str)
 }
 
 /// A node of ours is looked at once the cloud controller has told which machine it is and of what type.
@@ -140,9 +126,7 @@ fn effective_resources(
         Some(status) => pick(status.capacity.as_ref(), status.allocatable.as_ref(), faults),
         None => Resources::new(),
     };
-    let expected = claim
-        .filter(|_| stage < Stage::Initialized)
-        .and_then(|claim| claim.status.as_ref());
+    let expected = claim.filter(|_| stage < Stage::Initialized).and_then(|claim| claim.status.as_ref());
     if let Some(status) = expected {
         for (name, quantity) in pick(status.capacity.as_ref(), status.allocatable.as_ref(), faults).iter() {
             if reported.get(name).is_zero() {
@@ -156,10 +140,7 @@ fn effective_resources(
 fn is_deleting(node: Option<&core_v1::Node>, claim: Option<&NodeClaim>) -> bool {
     match claim {
         Some(claim) => {
-            let conditions = claim
-                .status
-                .iter()
-                .flat_map(|status| status.conditions.iter().flatten());
+            let conditions = claim.status.iter().flat_map(|status| status.conditions.iter().flatten());
             let mut terminating = conditions.filter(|c| c.type_ == "InstanceTerminating" && c.status == "True");
             claim.metadata.deletion_timestamp.is_some() || terminating.next().is_some()
         }

@@ -20,30 +20,18 @@ pub fn pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Pod, Refuse
     let shape = shape(metadata, spec, object.status.as_ref(), &Path::Root, &mut faults);
     let status = object.status.as_ref();
     let condition = |kind: &str| {
-        status.and_then(|status| {
-            status
-                .conditions
-                .iter()
-                .flatten()
-                .find(|condition| condition.type_ == kind)
-        })
+        status.and_then(|status| status.conditions.iter().flatten().find(|condition| condition.type_ == kind))
     };
     let name = text(metadata.name.as_deref());
     let reduced = Pod {
         namespace: interner.text(metadata.namespace.as_deref().unwrap_or("")),
         uid: text(metadata.uid.as_deref()),
-        created: metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         shape: interner.shape(shape),
         phase: phase(status, &mut faults),
         terminating: metadata.deletion_timestamp.is_some(),
         node: non_empty(spec.node_name.as_deref(), interner),
-        nominated_node: non_empty(
-            status.and_then(|status| status.nominated_node_name.as_deref()),
-            interner,
-        ),
+        nominated_node: non_empty(status.and_then(|status| status.nominated_node_name.as_deref()), interner),
         scheduled_reason: condition("PodScheduled").map(|c| interner.text(c.reason.as_deref().unwrap_or(""))),
         unready: condition("Ready").is_some_and(|c| c.status == "False"),
         started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
@@ -72,9 +60,7 @@ pub(super) fn shape(
         host_ports: host_ports(spec, &spec_path, faults),
         priority: spec.priority.unwrap_or(0),
         wants_devices: wants_devices(spec),
-        do_not_disrupt: annotations
-            .and_then(|all| all.get(DO_NOT_DISRUPT))
-            .map(|value| value.as_str().into()),
+        do_not_disrupt: annotations.and_then(|all| all.get(DO_NOT_DISRUPT)).map(|value| value.as_str().into()),
         ..PodShape::default()
     };
     if let Some(wire) = &spec.affinity {
@@ -82,9 +68,7 @@ pub(super) fn shape(
     }
     let constraints = spec_path.field("topologySpreadConstraints");
     for (position, wire) in spec.topology_spread_constraints.iter().flatten().enumerate() {
-        shape
-            .spread
-            .extend(spread::spread(wire, &constraints.index(position), faults));
+        shape.spread.extend(spread::spread(wire, &constraints.index(position), faults));
     }
     shape
 }
@@ -111,16 +95,8 @@ fn host_ports(spec: &core_v1::PodSpec, at: &Path<'_>, faults: &mut Faults) -> Ve
                 continue;
             };
             let ip = port.host_ip.as_deref().filter(|ip| !ip.is_empty()).unwrap_or("0.0.0.0");
-            let protocol = port
-                .protocol
-                .as_deref()
-                .filter(|protocol| !protocol.is_empty())
-                .unwrap_or("TCP");
-            found.push(HostPort {
-                ip: ip.into(),
-                port: number,
-                protocol: protocol.into(),
-            });
+            let protocol = port.protocol.as_deref().filter(|protocol| !protocol.is_empty()).unwrap_or("TCP");
+            found.push(HostPort { ip: ip.into(), port: number, protocol: protocol.into() });
         }
     }
     found
@@ -168,7 +144,5 @@ fn phase(status: Option<&core_v1::PodStatus>, faults: &mut Faults) -> Phase {
 }
 
 fn non_empty(value: Option<&str>, interner: &mut Interner) -> Option<Arc<str>> {
-    value
-        .filter(|value| !value.is_empty())
-        .map(|value| interner.text(value))
+    value.filter(|value| !value.is_empty()).map(|value| interner.text(value))
 }

@@ -20,23 +20,13 @@ pub fn pool(object: &NodePool, instance_types: Arc<[Arc<InstanceType>]>) -> Resu
     let mut requirements = Vec::new();
     let requirements_path = at.field("requirements");
     for (position, wire) in template.spec.requirements.iter().enumerate() {
-        requirements.extend(expressions::pool_requirement(
-            wire,
-            &requirements_path.index(position),
-            &mut faults,
-        ));
+        requirements.extend(expressions::pool_requirement(wire, &requirements_path.index(position), &mut faults));
     }
     let pool = Pool {
         name: text(object.metadata.name.as_deref()),
         weight: object.spec.weight.unwrap_or(0),
-        labels: template
-            .labels()
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect(),
-        node_class_label: (
-            format!("{}/{}", class.group, class.kind.to_lowercase()).into(),
-            class.name.as_str().into(),
-        ),
+        labels: template.labels().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        node_class_label: (format!("{}/{}", class.group, class.kind.to_lowercase()).into(), class.name.as_str().into()),
         taints: taints::taints(template.spec.taints.as_ref(), &at.field("taints"), &mut faults),
         requirements,
         limits: resources::read(object.spec.limits.as_ref(), &spec_path.field("limits"), &mut faults),

@@ -15,11 +15,7 @@ use crate::path::Path;
 pub fn effective_requests(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, Vec<Fault>> {
     let mut faults = Faults::default();
     let requests = collect(spec, status, &Path::Root, &mut faults);
-    if faults.0.is_empty() {
-        Ok(requests)
-    } else {
-        Err(faults.0)
-    }
+    if faults.0.is_empty() { Ok(requests) } else { Err(faults.0) }
 }
 
 pub(super) fn collect(spec: &PodSpec, status: Option<&PodStatus>, at: &Path<'_>, faults: &mut Faults) -> Resources {
@@ -45,10 +41,7 @@ pub(super) fn collect(spec: &PodSpec, status: Option<&PodStatus>, at: &Path<'_>,
         starting.max(&needed);
     }
     running.max(&starting);
-    let pod_level = spec
-        .resources
-        .as_ref()
-        .and_then(|resources| resources.requests.as_ref());
+    let pod_level = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     let pod_resources = spec_path.field("resources");
     for (name, quantity) in read(pod_level, &pod_resources.field("requests"), faults).iter() {
         if is_pod_level(name) {
@@ -75,10 +68,7 @@ struct Resize<'a> {
 impl<'a> Resize<'a> {
     fn of(status: Option<&'a PodStatus>) -> Self {
         let Some(status) = status else {
-            return Self {
-                statuses: BTreeMap::new(),
-                infeasible: false,
-            };
+            return Self { statuses: BTreeMap::new(), infeasible: false };
         };
         let app = status.container_statuses.iter().flatten();
         let all = app.chain(status.init_container_statuses.iter().flatten());
@@ -91,10 +81,7 @@ impl<'a> Resize<'a> {
     }
 
     fn requests(&self, container: &Container, at: &Path<'_>, faults: &mut Faults) -> Resources {
-        let asked = container
-            .resources
-            .as_ref()
-            .and_then(|resources| resources.requests.as_ref());
+        let asked = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
         let asked = read(asked, &at.field("resources").field("requests"), faults);
         let Some(status) = self.statuses.get(container.name.as_str()) else {
             return asked;
@@ -106,11 +93,7 @@ impl<'a> Resize<'a> {
         let statuses = statuses.field(&container.name);
         let mut requests = if self.infeasible { Resources::new() } else { asked };
         requests.max(&read(actual.requests.as_ref(), &statuses.field("resources"), faults));
-        requests.max(&read(
-            status.allocated_resources.as_ref(),
-            &statuses.field("allocatedResources"),
-            faults,
-        ));
+        requests.max(&read(status.allocated_resources.as_ref(), &statuses.field("allocatedResources"), faults));
         requests
     }
 }

@@ -6,9 +6,7 @@ use karpenter_core::selector::{Selector, SelectorExpression, SelectorOperator};
 /// An operator Kubernetes does not know makes the whole selector select nothing, as it does there.
 pub fn selector(wire: &LabelSelector) -> Selector {
     let labels = wire.match_labels.iter().flatten();
-    let mut all: Vec<_> = labels
-        .map(|(key, value)| SelectorExpression::equals(key, value))
-        .collect();
+    let mut all: Vec<_> = labels.map(|(key, value)| SelectorExpression::equals(key, value)).collect();
     for expression in wire.match_expressions.iter().flatten() {
         let operator = match expression.operator.as_str() {
             "In" => SelectorOperator::In,

@@ -20,18 +20,10 @@ pub(super) fn spread(wire: &TopologySpreadConstraint, at: &Path<'_>, faults: &mu
         faults.add(&at.field("maxSkew"), "must be at least 1");
     }
     // As in Kubernetes: affinity is honoured and taints are ignored unless the constraint says otherwise.
-    let node_affinity = policy(
-        wire.node_affinity_policy.as_deref(),
-        NodePolicy::Honor,
-        &at.field("nodeAffinityPolicy"),
-        faults,
-    );
-    let node_taints = policy(
-        wire.node_taints_policy.as_deref(),
-        NodePolicy::Ignore,
-        &at.field("nodeTaintsPolicy"),
-        faults,
-    );
+    let node_affinity =
+        policy(wire.node_affinity_policy.as_deref(), NodePolicy::Honor, &at.field("nodeAffinityPolicy"), faults);
+    let node_taints =
+        policy(wire.node_taints_policy.as_deref(), NodePolicy::Ignore, &at.field("nodeTaintsPolicy"), faults);
     Some(Spread {
         topology_key: wire.topology_key.as_str().into(),
         max_skew: wire.max_skew,

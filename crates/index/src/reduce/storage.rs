@@ -14,19 +14,12 @@ const EBS_DRIVER: &str = "ebs.csi.aws.com";
 
 pub fn volume_claim(object: &PersistentVolumeClaim) -> VolumeClaim {
     let spec = object.spec.as_ref();
-    let volume = spec
-        .and_then(|spec| spec.volume_name.as_deref())
-        .filter(|name| !name.is_empty());
+    let volume = spec.and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty());
     let phase = object.status.as_ref().and_then(|status| status.phase.as_deref());
     VolumeClaim {
         volume: volume.map(Into::into),
         class: spec.and_then(|spec| spec.storage_class_name.as_deref()).map(Into::into),
-        bind_completed: object
-            .metadata
-            .annotations
-            .iter()
-            .flatten()
-            .any(|(key, _)| key == BIND_COMPLETED),
+        bind_completed: object.metadata.annotations.iter().flatten().any(|(key, _)| key == BIND_COMPLETED),
         terminating: object.metadata.deletion_timestamp.is_some(),
         lost: phase == Some("Lost"),
     }
@@ -34,17 +27,12 @@ pub fn volume_claim(object: &PersistentVolumeClaim) -> VolumeClaim {
 
 pub fn volume(object: &PersistentVolume) -> Volume {
     let spec = object.spec.clone().unwrap_or_default();
-    let required = spec
-        .node_affinity
-        .as_ref()
-        .and_then(|affinity| affinity.required.as_ref());
+    let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
     let csi = spec.csi.as_ref().map(|source| source.driver.as_str());
     let in_tree = spec.aws_elastic_block_store.as_ref().map(|_| EBS_DRIVER);
     Volume {
         terminating: object.metadata.deletion_timestamp.is_some(),
-        node_affinity: required
-            .map(|r| r.node_selector_terms.iter().map(node_term).collect())
-            .unwrap_or_default(),
+        node_affinity: required.map(|r| r.node_selector_terms.iter().map(node_term).collect()).unwrap_or_default(),
         is_local: spec.local.is_some() || spec.host_path.is_some(),
         driver: csi.or(in_tree).map(Into::into),
     }

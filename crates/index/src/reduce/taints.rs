@@ -10,11 +10,9 @@ pub(super) fn taints(wire: Option<&Vec<core_v1::Taint>>, at: &Path<'_>, faults: 
     let mut taints = Vec::new();
     for (position, taint) in wire.into_iter().flatten().enumerate() {
         match Effect::parse(&taint.effect) {
-            Some(effect) => taints.push(Taint {
-                key: taint.key.clone(),
-                value: taint.value.clone().unwrap_or_default(),
-                effect,
-            }),
+            Some(effect) => {
+                taints.push(Taint { key: taint.key.clone(), value: taint.value.clone().unwrap_or_default(), effect })
+            }
             None => unknown_effect(&taint.effect, &at.index(position), faults),
         }
     }
@@ -35,10 +33,7 @@ pub(super) fn tolerations(
             Some("Lt") => TolerationOperator::Lt,
             Some("Gt") => TolerationOperator::Gt,
             Some(other) => {
-                faults.add(
-                    &at.field("operator"),
-                    format!("{other:?} is not one of Equal, Exists, Lt, Gt"),
-                );
+                faults.add(&at.field("operator"), format!("{other:?} is not one of Equal, Exists, Lt, Gt"));
                 continue;
             }
         };
@@ -63,8 +58,5 @@ pub(super) fn tolerations(
 }
 
 fn unknown_effect(text: &str, at: &Path<'_>, faults: &mut Faults) {
-    faults.add(
-        &at.field("effect"),
-        format!("{text:?} is not one of NoSchedule, PreferNoSchedule, NoExecute"),
-    );
+    faults.add(&at.field("effect"), format!("{text:?} is not one of NoSchedule, PreferNoSchedule, NoExecute"));
 }

@@ -19,10 +19,7 @@ fn requests_of(spec: Value, status: Value) -> Resources {
 }
 
 fn list(items: &[(&str, &str)]) -> Resources {
-    items
-        .iter()
-        .map(|(name, text)| (*name, text.parse().unwrap()))
-        .collect()
+    items.iter().map(|(name, text)| (*name, text.parse().unwrap())).collect()
 }
 
 fn app(cpu: &str, memory: &str) -> Value {
@@ -42,12 +39,7 @@ fn init_containers_and_sidecars_count_as_they_run() {
     // covers: SCH-RES-02, SCH-RES-03, SCH-RES-04, SCH-RES-06, SCH-RES-09
     let overhead = json!({"cpu": "5", "memory": "1Gi"});
     for (name, spec, cpu, memory) in [
-        (
-            "two apps",
-            json!({"containers": [app("1", "1Gi"), app("2", "1Gi")]}),
-            "3",
-            "2Gi",
-        ),
+        ("two apps", json!({"containers": [app("1", "1Gi"), app("2", "1Gi")]}), "3", "2Gi"),
         (
             "app and sidecar",
             json!({"containers": [app("2", "1Gi")], "initContainers": [sidecar("s", "1", "2Gi")]}),
@@ -91,24 +83,11 @@ fn pod_level_requests_replace_what_they_cover() {
         json!([{"name": "app", "resources": {"requests": {"cpu": "1", "memory": "1Gi", "example.com/x": "2"}}}]);
     let spec = |requests: Value| json!({"containers": containers, "resources": {"requests": requests}});
     for (requests, want) in [
-        (
-            json!({"cpu": "3"}),
-            [("cpu", "3"), ("memory", "1Gi"), ("example.com/x", "2"), ("pods", "1")],
-        ),
-        (
-            json!({"memory": "512Mi"}),
-            [("cpu", "1"), ("memory", "512Mi"), ("example.com/x", "2"), ("pods", "1")],
-        ),
-        (
-            json!({"example.com/x": "9"}),
-            [("cpu", "1"), ("memory", "1Gi"), ("example.com/x", "2"), ("pods", "1")],
-        ),
+        (json!({"cpu": "3"}), [("cpu", "3"), ("memory", "1Gi"), ("example.com/x", "2"), ("pods", "1")]),
+        (json!({"memory": "512Mi"}), [("cpu", "1"), ("memory", "512Mi"), ("example.com/x", "2"), ("pods", "1")]),
+        (json!({"example.com/x": "9"}), [("cpu", "1"), ("memory", "1Gi"), ("example.com/x", "2"), ("pods", "1")]),
     ] {
-        assert_eq!(
-            requests_of(spec(requests.clone()), json!({})),
-            list(&want),
-            "{requests}"
-        );
+        assert_eq!(requests_of(spec(requests.clone()), json!({})), list(&want), "{requests}");
     }
     let huge = requests_of(spec(json!({"hugepages-2Mi": "4Mi"})), json!({}));
     assert_eq!(huge.get("hugepages-2Mi"), "4Mi".parse().unwrap());
@@ -132,11 +111,7 @@ fn a_resize_counts_until_it_is_refused() {
         ("2", json!({}), "2"),
     ] {
         let spec_json = json!({"containers": [{"name": "app", "resources": {"requests": {"cpu": spec}}}]});
-        assert_eq!(
-            requests_of(spec_json, status.clone()).get("cpu"),
-            want.parse().unwrap(),
-            "{spec} {status}"
-        );
+        assert_eq!(requests_of(spec_json, status.clone()).get("cpu"), want.parse().unwrap(), "{spec} {status}");
     }
     let sidecar = json!({"containers": [], "initContainers": [{"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}]});
     let status = json!({"initContainerStatuses": [{"name": "s", "resources": {}, "allocatedResources": {"cpu": "4"}}]});
@@ -149,19 +124,13 @@ fn limits_of_pods_are_not_requests_but_those_of_daemon_templates_are() {
     let containers = json!([{"name": "app", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"memory": "512Mi"}}}]);
     let inits = json!([{"name": "i", "resources": {"limits": {"cpu": "3"}}}]);
     let spec = json!({"containers": containers, "initContainers": inits});
-    assert_eq!(
-        requests_of(spec.clone(), json!({})),
-        list(&[("memory", "512Mi"), ("pods", "1")])
-    );
+    assert_eq!(requests_of(spec.clone(), json!({})), list(&[("memory", "512Mi"), ("pods", "1")]));
     let set = from_value(
         json!({"metadata": {"name": "logs", "namespace": "ops", "uid": "u"}, "spec": {"template": {"spec": spec}}}),
     );
     let set = daemon_set(&set.unwrap(), &mut Interner::default()).unwrap();
     assert_eq!((&*set.namespace, &*set.name, &*set.uid), ("ops", "logs", "u"));
-    assert_eq!(
-        set.template.requests,
-        list(&[("cpu", "3"), ("memory", "512Mi"), ("pods", "1")])
-    );
+    assert_eq!(set.template.requests, list(&[("cpu", "3"), ("memory", "512Mi"), ("pods", "1")]));
 }
 
 #[test]
@@ -188,10 +157,7 @@ fn host_ports_of_app_containers_are_collected() {
             {"containerPort": 4, "hostPort": 53, "protocol": "UDP", "hostIP": "10.0.0.1"}]}],
         "initContainers": [{"name": "i", "ports": [{"containerPort": 5, "hostPort": 99}]}]}});
     let ports = reduce(object).unwrap().shape.host_ports.clone();
-    let seen: Vec<_> = ports
-        .iter()
-        .map(|port| (&*port.ip, port.port, &*port.protocol))
-        .collect();
+    let seen: Vec<_> = ports.iter().map(|port| (&*port.ip, port.port, &*port.protocol)).collect();
     assert_eq!(seen, [("0.0.0.0", 8080, "TCP"), ("10.0.0.1", 53, "UDP")]);
 }
 
@@ -218,18 +184,9 @@ fn a_pods_state_is_read() {
     assert_eq!(pod.created, "2026-01-01T00:00:07Z".parse().unwrap());
     assert_eq!(pod.started, Some("2026-01-01T00:00:09Z".parse().unwrap()));
     assert!(pod.terminating && pod.unready && pod.shape.wants_devices && pod.owned_by("apps/v1", "StatefulSet"));
-    assert_eq!(
-        (pod.node.as_deref(), pod.nominated_node.as_deref()),
-        (Some("node-1"), Some("node-2"))
-    );
-    assert_eq!(
-        (pod.phase, pod.scheduled_reason.as_deref()),
-        (Phase::Running, Some("Unschedulable"))
-    );
-    assert_eq!(
-        (pod.shape.priority, pod.shape.do_not_disrupt.as_deref()),
-        (7, Some("5m"))
-    );
+    assert_eq!((pod.node.as_deref(), pod.nominated_node.as_deref()), (Some("node-1"), Some("node-2")));
+    assert_eq!((pod.phase, pod.scheduled_reason.as_deref()), (Phase::Running, Some("Unschedulable")));
+    assert_eq!((pod.shape.priority, pod.shape.do_not_disrupt.as_deref()), (7, Some("5m")));
 }
 
 #[test]
@@ -240,10 +197,7 @@ fn spread_policies_default_as_in_kubernetes() {
     let pod = reduce(object).unwrap();
     let spread = &pod.shape.spread[0];
     assert_eq!(spread.when, WhenUnsatisfiable::ScheduleAnyway);
-    assert_eq!(
-        (spread.node_affinity, spread.node_taints),
-        (NodePolicy::Honor, NodePolicy::Ignore)
-    );
+    assert_eq!((spread.node_affinity, spread.node_taints), (NodePolicy::Honor, NodePolicy::Ignore));
     assert_eq!(spread.selector, None, "an absent selector selects nothing");
 }
 
@@ -277,10 +231,7 @@ fn equal_shapes_are_shared() {
         pod(&from_value(object).unwrap(), &mut interner).unwrap()
     };
     let (a, b, c) = (read("a", "1"), read("b", "1000m"), read("c", "2"));
-    assert!(
-        std::sync::Arc::ptr_eq(&a.shape, &b.shape),
-        "equal amounts are equal shapes"
-    );
+    assert!(std::sync::Arc::ptr_eq(&a.shape, &b.shape), "equal amounts are equal shapes");
     assert_ne!(a.shape, c.shape);
     assert_eq!(interner.shapes(), 2);
 }
@@ -323,14 +274,7 @@ fn a_node_is_seen_according_to_its_stage() {
             vec!["cni", "node.kubernetes.io/not-ready", "extra"],
             "0",
         ),
-        (
-            initialized,
-            false,
-            Stage::Unmanaged,
-            "node",
-            vec!["cni", "node.kubernetes.io/not-ready", "extra"],
-            "0",
-        ),
+        (initialized, false, Stage::Unmanaged, "node", vec!["cni", "node.kubernetes.io/not-ready", "extra"], "0"),
     ] {
         let object = node_object(labels, taints.clone(), json!({"cpu": "3", "gpu": "0"}));
         let seen = node(Some(&object), managed.then_some(&claim), None).unwrap().unwrap();
@@ -339,17 +283,10 @@ fn a_node_is_seen_according_to_its_stage() {
         assert_eq!(keys, seen_taints, "{stage:?}");
         assert_eq!(seen.allocatable.get("cpu"), "3".parse().unwrap(), "{stage:?}");
         assert_eq!(seen.allocatable.get("gpu"), gpu.parse().unwrap(), "{stage:?}");
-        assert_eq!(
-            seen.labels.contains_key("from"),
-            stage == Stage::Launched,
-            "labels of the claim until registered"
-        );
+        assert_eq!(seen.labels.contains_key("from"), stage == Stage::Launched, "labels of the claim until registered");
     }
     let alone = node(None, Some(&claim), None).unwrap().unwrap();
-    assert_eq!(
-        (&*alone.name, alone.has_node, alone.stage),
-        ("claim", false, Stage::Launched)
-    );
+    assert_eq!((&*alone.name, alone.has_node, alone.stage), ("claim", false, Stage::Launched));
     assert_eq!(alone.capacity, list(&[("cpu", "4"), ("gpu", "1")]));
 }
 
@@ -395,14 +332,8 @@ fn attach_limits_come_from_the_csi_node() {
     let csi = json!({"metadata": {"name": "node"}, "spec": {"drivers": [
         {"name": "ebs.csi.aws.com", "nodeID": "i", "allocatable": {"count": 25}}, {"name": "efs.csi.aws.com", "nodeID": "i"}]}});
     let object = node_object(json!({}), json!([]), json!({}));
-    let seen = node(Some(&object), None, Some(&from_value(csi).unwrap()))
-        .unwrap()
-        .unwrap();
-    let limits: Vec<_> = seen
-        .volume_limits
-        .iter()
-        .map(|(driver, count)| (&**driver, *count))
-        .collect();
+    let seen = node(Some(&object), None, Some(&from_value(csi).unwrap())).unwrap().unwrap();
+    let limits: Vec<_> = seen.volume_limits.iter().map(|(driver, count)| (&**driver, *count)).collect();
     assert_eq!(limits, [("ebs.csi.aws.com", 25)]);
 }
 
@@ -411,17 +342,10 @@ fn volumes_tell_their_driver_and_their_place() {
     // covers: SCH-VOL-12
     let read = |spec: Value| volume(&from_value(json!({"metadata": {"name": "v"}, "spec": spec})).unwrap());
     assert_eq!(
-        read(json!({"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "v"}}))
-            .driver
-            .as_deref(),
+        read(json!({"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "v"}})).driver.as_deref(),
         Some("ebs.csi.aws.com")
     );
-    assert_eq!(
-        read(json!({"awsElasticBlockStore": {"volumeID": "v"}}))
-            .driver
-            .as_deref(),
-        Some("ebs.csi.aws.com")
-    );
+    assert_eq!(read(json!({"awsElasticBlockStore": {"volumeID": "v"}})).driver.as_deref(), Some("ebs.csi.aws.com"));
     assert_eq!(read(json!({"nfs": {"path": "/", "server": "s"}})).driver, None);
     assert!(read(json!({"local": {"path": "/"}})).is_local && read(json!({"hostPath": {"path": "/"}})).is_local);
     let terms = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "z", "operator": "In", "values": ["a"]}]}, {}]}});
@@ -436,10 +360,7 @@ fn classes_bind_at_once_unless_they_say_so() {
         )
     };
     assert_eq!(read(json!(null)).unwrap().binding, BindingMode::Immediate);
-    assert_eq!(
-        read(json!("WaitForFirstConsumer")).unwrap().binding,
-        BindingMode::WaitForFirstConsumer
-    );
+    assert_eq!(read(json!("WaitForFirstConsumer")).unwrap().binding, BindingMode::WaitForFirstConsumer);
     assert_eq!(read(json!("Later")).unwrap_err().faults[0].field, "volumeBindingMode");
 }
 
@@ -486,15 +407,9 @@ fn a_pool_is_read_whole() {
     let seen = read(object.clone()).unwrap();
     assert_eq!((&*seen.name, seen.weight, seen.labels["team"].as_str()), ("p", 5, "a"));
     assert_eq!(seen.limits, list(&[("cpu", "100"), ("nodes", "3")]));
-    assert_eq!(
-        (&*seen.node_class_label.0, &*seen.node_class_label.1),
-        ("karpenter.k8s.aws/ec2nodeclass", "c")
-    );
+    assert_eq!((&*seen.node_class_label.0, &*seen.node_class_label.1), ("karpenter.k8s.aws/ec2nodeclass", "c"));
     assert_eq!(seen.requirements[0].min_values, Some(1));
     let mut bad = object;
     bad["spec"]["template"]["spec"]["requirements"][0]["operator"] = json!("Like");
-    assert_eq!(
-        read(bad).unwrap_err().faults[0].field,
-        "spec.template.spec.requirements[0].operator"
-    );
+    assert_eq!(read(bad).unwrap_err().faults[0].field, "spec.template.spec.requirements[0].operator");
 }

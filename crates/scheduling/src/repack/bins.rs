@@ -13,13 +13,13 @@ use crate::template::short_of_min_values;
 /// Rounds of pricing: values settle within a few dozen.
 const ROUNDS: usize = 60;
 /// Entries looked at while filling, over the whole of one pass. Some hundred milliseconds on a laptop.
-const MOST_WORK: u64 = 15_000_000;
+const MOST_WORK: u64 = 35_000_000;
 /// Programmes with more rows than this are left to greedy filling: the inverse is a square of them.
 const MOST_ROWS: usize = 400;
 /// Types of a lane whose best filling is looked for more thoroughly.
 const POLISHED: usize = 5;
 /// Attempts at repacking a few nodes.
-const REPACKS: usize = 400;
+const REPACKS: usize = 1_500;
 
 /// A node to be bought.
 #[derive(Clone, Debug)]

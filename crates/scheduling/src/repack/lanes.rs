@@ -31,7 +31,7 @@ pub(crate) struct Lanes {
 }
 
 /// Where more types than this are worth a look, every second or third will do: neighbours differ little.
-const MOST_TYPES: usize = 96;
+const MOST_TYPES: usize = 256;
 /// A spot node should be able to become this many types, or a reclaim of one pool finds it without a way out.
 const SPOT_CHOICES: usize = 15;
 /// An on-demand node enough that one stock-out does not stop it.

@@ -37,7 +37,7 @@ fn pods_that_are_not_validated_move_all_the_same() {
 
 #[test]
 fn a_pod_that_avoids_managed_nodes_is_ignored() {
-    // covers: SCH-POD-15, SCH-GAP-03, SCH-ERR-05
+    // covers: SCH-POD-15, SCH-GAP-03
     let hard = seen(world().pool(roomy()).pod(pod("p").require(vec![is_absent(NODEPOOL)])));
     assert_eq!((hard.ignored().as_str(), hard.reason("p")), ("p", &Reason::AvoidsManagedNodes));
     let soft = seen(world().pool(roomy()).pod(pod("p").prefer(100, vec![is_absent(NODEPOOL)])));

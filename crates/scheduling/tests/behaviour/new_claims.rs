@@ -2,7 +2,7 @@
 
 use karpenter_core::Requirement;
 use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE};
-use karpenter_core::plan::Reason;
+use karpenter_core::plan::{PoolReason, Reason};
 use karpenter_core::taints::Effect;
 use karpenter_testkit::express::{at_least, at_most, exists, is_absent, is_in, not_in};
 use karpenter_testkit::fake::{self, SIZE, sold};
@@ -13,7 +13,7 @@ use crate::seen::{roomy, roomy_in, roomy_pool, seen};
 
 #[test]
 fn a_claim_carries_the_labels_of_its_pool() {
-    // covers: SCH-NEW-01, SCH-NEW-02, SCH-NEW-03, SCH-NEW-32
+    // covers: SCH-NEW-02, SCH-NEW-03
     let seen =
         seen(world().pool(roomy_pool("blue").label("team", "a").require(is_in("tier", &["1", "2"]))).pod(pod("p")));
     let node = seen.node_of("p");
@@ -174,4 +174,29 @@ fn placeholders_keep_hosts_apart() {
     assert!(
         seen.plan.new_nodes.iter().all(|node| !node.requirements.has(HOSTNAME) && !node.labels.contains_key(HOSTNAME))
     );
+}
+
+#[test]
+fn the_first_check_that_fails_is_the_one_reported() {
+    // covers: SCH-NEW-16
+    let start =
+        world().pool(roomy().taint("gpu").require(is_in(ZONE, &["test-zone-1"]))).zonal_claim("data", "test-zone-2");
+    let huge = pod("p").app("web").cpu("1000");
+    let spread = huge.clone().spread_over("rack", 1);
+    let with_volume = spread.clone().claim("data");
+    let selecting = with_volume.clone().select("team", "red");
+    let check = |pod: karpenter_testkit::PodBuilder| match seen(start.clone().pod(pod)).reason("p") {
+        Reason::Pools(pools) => match &pools[0].1 {
+            PoolReason::Taint { .. } => "taints",
+            PoolReason::Incompatible { .. } => "requirements",
+            PoolReason::Volumes { .. } => "volumes",
+            PoolReason::Topology { .. } => "topology",
+            PoolReason::Types(_) => "types",
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(check(selecting.clone()), "taints");
+    let tolerated = [selecting, with_volume, spread, huge].map(|pod| check(pod.tolerate("gpu")));
+    assert_eq!(tolerated, ["requirements", "volumes", "topology", "types"]);
 }
