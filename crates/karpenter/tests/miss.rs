@@ -143,7 +143,7 @@ fn edits_of_a_pod_come_true() {
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}}]}});
     let apart = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-east-1b"]}]}]}}});
-    let gpu = json!({"nvidia.com/gpu": "1", "cpu": "1"});
+    let widgets = json!({"example.com/widget": "1", "cpu": "1"});
     for (spec, field) in [
         (
             json!({"containers": [asking(json!({"requests": {"memory": "16Gi"}}))]}),
@@ -159,7 +159,7 @@ fn edits_of_a_pod_come_true() {
             "spec.initContainers[0].resources.requests.cpu",
         ),
         (
-            json!({"containers": [asking(json!({"requests": gpu, "limits": {"nvidia.com/gpu": "1"}}))]}),
+            json!({"containers": [asking(json!({"requests": widgets, "limits": {"example.com/widget": "1"}}))]}),
             "spec.containers[0].resources",
         ),
         (json!({"affinity": near}), "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]"),
