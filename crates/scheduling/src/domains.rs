@@ -13,6 +13,7 @@ use crate::catalog::Catalog;
 use crate::classes::Bound;
 use crate::existing::ExistingNode;
 use crate::groups::{Filter, GroupId, Groups, Kind};
+use crate::template::base_requirements;
 use crate::terms::{KeyId, ReqId, SetId, Terms};
 
 /// Dense tables: a domain is a position in its key's names, which are sorted, so that the first of equals is the one
@@ -114,14 +115,16 @@ pub(crate) fn position(names: &[Arc<str>], name: &str) -> Option<usize> {
     names.binary_search_by(|probe| (**probe).cmp(name)).ok()
 }
 
-/// From every pool and type: what both allow, where that is a list; and a pool's own lists, type or no type.
+/// From every pool and each type it can buy: what both allow, where that is a list; and a pool's own lists, type or no type.
 fn creatable(world: &World, keys: &BTreeSet<&str>, catalogs: &mut [Catalog], terms: &mut Terms) -> Creatable {
     let mut found = Creatable::default();
     for (index, pool) in world.pools.iter().enumerate() {
         let mut own = Requirements::from_expressions(&pool.requirements, &world.vocabulary);
         own.add_all(&Requirements::from_labels(&pool.labels, &world.vocabulary));
-        let catalog = catalogs.iter().find(|catalog| Arc::ptr_eq(&catalog.types, &pool.instance_types));
+        let base = terms.set(&base_requirements(pool, &world.vocabulary));
+        let catalog = catalogs.iter_mut().find(|catalog| Arc::ptr_eq(&catalog.types, &pool.instance_types));
         let catalog = catalog.expect("every pool's types were compiled");
+        let usable = catalog.usable(base, terms);
         for name in keys {
             let key = terms.key(name);
             let mut values: BTreeSet<Arc<str>> = BTreeSet::new();
@@ -133,7 +136,7 @@ fn creatable(world: &World, keys: &BTreeSet<&str>, catalogs: &mut [Catalog], ter
             if own.has(name) {
                 note(&own.get(name));
             }
-            for (req, _) in catalog.groups(key) {
+            for (req, _) in catalog.groups(key).iter().filter(|(_, of)| of.intersects(&usable.types)) {
                 note(&own.get(name).intersect(terms.requirement(*req)));
             }
             let of_key = found.entry(key).or_default();
