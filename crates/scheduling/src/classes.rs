@@ -221,7 +221,7 @@ impl<'w> Classes<'w> {
         for spread in &shape.spread {
             let names = self.namespaces.only(namespace);
             let key = self.topology_key(&spread.topology_key);
-            owned.push(groups.intern(spread_group(spread, original, names, &affinity, key)));
+            owned.push(groups.intern(spread_group(spread, shape, names, &affinity, key)));
         }
         let near = shape.required_pod_affinity.iter();
         let near = near.chain(shape.preferred_pod_affinity.iter().map(|weighted| &weighted.term));

@@ -258,6 +258,14 @@ impl Problem<'_> {
         single.and_then(|value| crate::domains::position(&of.names, value)).map_or(0, |at| counts[at])
     }
 
+    /// How many domains that a set allows hold pods of a group.
+    pub(crate) fn populated_for(&self, set: SetId, table: usize, counts: &[u32]) -> u32 {
+        let of = &self.domains.keys[table];
+        let own = self.terms.get(set, of.key).map(|req| self.terms.requirement(req));
+        let populated = counts.iter().zip(&of.names).filter(|(count, _)| **count > 0);
+        populated.filter(|(_, name)| own.is_none_or(|own| own.allows(name))).count() as u32
+    }
+
     /// Where a claim that has not settled may still be launched.
     pub(crate) fn possible_domains(&mut self, claim: &Claim, table: usize) -> SmallVec<[usize; 8]> {
         let key = self.domains.keys[table].key;

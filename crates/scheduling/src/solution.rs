@@ -66,16 +66,20 @@ impl Solution {
         for (index, claim) in self.state.claims.iter().enumerate() {
             for &(pod, variant) in &claim.pods {
                 let class = &problem.classes[problem.pods[pod].class];
-                let astray = class.variants[variant].owned.iter().any(|id| {
-                    let (group, counts) = (problem.groups.get(*id), &self.state.groups[id.0 as usize]);
-                    let here = match problem.domains.groups[id.0 as usize].table {
-                        None => counts.claims.get(index),
-                        Some(table) => problem.settled_count(claim, table, &counts.domains),
+                let form = &class.variants[variant];
+                let astray = form.owned.iter().any(|id| {
+                    let counts = &self.state.groups[id.0 as usize];
+                    let (here, anywhere) = match problem.domains.groups[id.0 as usize].table {
+                        None => (counts.claims.get(index), counts.populated),
+                        Some(table) => (
+                            problem.settled_count(claim, table, &counts.domains),
+                            problem.populated_for(form.strict, table, &counts.domains),
+                        ),
                     };
-                    group.kind == Kind::Affinity
+                    problem.groups.get(*id).kind == Kind::Affinity
                         && class.counted_in.binary_search(id).is_ok()
                         && here == 1
-                        && counts.populated > 1
+                        && anywhere > 1
                 });
                 if astray {
                     strays.push(pod);
