@@ -8,6 +8,9 @@ use crate::state::{ClaimTies, Ties};
 /// packing by price can win does not pay for its time.
 const MOST_CLASSES: usize = 256;
 
+/// With more pods than this ties are decided one way only, for the same reason.
+const MOST_PODS_FOR_TIES: usize = 2_000;
+
 /// Other decisions of what may be decided either way. The first is the reference's own habit.
 const OTHERS: [Ties; 3] = [
     Ties { claims: ClaimTies::Latest, last_domain_first: false },
@@ -17,7 +20,8 @@ const OTHERS: [Ties; 3] = [
 
 /// The ways that are tried besides the baseline.
 pub(crate) fn others(problem: &Problem<'_>) -> &'static [Ties] {
-    if problem.classes.len() > MOST_CLASSES || problem.pods.is_empty() { &[] } else { &OTHERS }
+    let many = problem.classes.len() > MOST_CLASSES || problem.pods.len() > MOST_PODS_FOR_TIES;
+    if many { &[] } else { &OTHERS }
 }
 
 /// Never fewer pods than the baseline, nor more preferences given up for as many pods, nor a higher price; unless the
@@ -34,7 +38,7 @@ pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
     let mut queue: Vec<usize> = (0..problem.pods.len()).filter(|pod| !strays.contains(pod)).collect();
     queue.extend(&strays);
     let again = if strays.is_empty() { None } else { Some(BASELINE) };
-    for ties in again.into_iter().chain(OTHERS) {
+    for ties in again.into_iter().chain(others(problem).iter().copied()) {
         let mut other = Solution::in_order(problem, ties, &queue);
         let of_other = (other.strays(problem).len(), other.left_over(), other.given_up());
         if of_other > (rank.0, rank.1, rank.2) {
