@@ -120,7 +120,7 @@ pub(crate) fn is_blocked(pod: &Pod, world: &World) -> bool {
 }
 
 fn shape_fault_of(shape: &PodShape, words: &Vocabulary) -> Option<Reason> {
-    if hard_requirements(shape, words).is_some_and(|set| set.0.get(NODEPOOL).is_some_and(avoids)) {
+    if hard_requirements(shape, words).0.get(NODEPOOL).is_some_and(avoids) {
         return Some(Reason::AvoidsManagedNodes);
     }
     let selected = shape.node_selector.iter().find_map(|(key, value)| {
@@ -140,13 +140,13 @@ fn avoids(requirement: &karpenter_core::Requirement) -> bool {
     requirement.operator() == Operator::DoesNotExist
 }
 
-/// Selector and first alternative together; nothing where an expression is not even well formed.
-fn hard_requirements(shape: &PodShape, words: &Vocabulary) -> Option<Requirements> {
+/// Selector and first alternative together.
+fn hard_requirements(shape: &PodShape, words: &Vocabulary) -> Requirements {
     let mut set = Requirements::from_labels(&shape.node_selector, words);
     if let Some(term) = shape.required_node_affinity.first() {
         set.add_all(&Requirements::from_expressions(&term.expressions, words));
     }
-    Some(set)
+    set
 }
 
 fn term_fault(term: &NodeTerm, words: &Vocabulary) -> Option<String> {

@@ -245,8 +245,7 @@ impl<'w> Classes<'w> {
     }
 
     /// Adds the pods that stay where they are, and tells each class which groups see it.
-    pub(crate) fn finish(mut self, pending: &[usize], terms: &mut Terms, groups: &mut Groups) -> (Vec<Class>, Bound) {
-        let _ = terms;
+    pub(crate) fn finish(mut self, pending: &[usize], groups: &mut Groups) -> (Vec<Class>, Bound) {
         let mut is_pending = vec![false; self.world.pods.len()];
         pending.iter().for_each(|index| is_pending[*index] = true);
         let (mut pods, mut keeping_out) = (Vec::new(), Vec::new());

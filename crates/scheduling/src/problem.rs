@@ -66,7 +66,7 @@ impl<'w> Problem<'w> {
             let class = classes.class_of(*index, &mut terms, &mut names, &mut groups);
             pods.push(PendingPod { index: *index, class });
         }
-        let (mut classes, bound) = classes.finish(&admitted.pods, &mut terms, &mut groups);
+        let (mut classes, bound) = classes.finish(&admitted.pods, &mut groups);
         sort_queue(&mut pods, &classes, world);
 
         let order = template::order(world);
