@@ -14,6 +14,7 @@
 //! what an API server would have filled in.
 
 pub mod capacitybuffer;
+pub mod conditions;
 mod crd;
 mod defaulting;
 pub mod duration;
