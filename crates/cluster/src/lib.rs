@@ -7,6 +7,7 @@
 //!   world        a mirror of the objects       op      writes as plain data
 //!   driver       the one task that reads, decides and writes, through kube::Client only
 //!   cluster      all of it, started            handle  machines come and go
+//!   furniture    a storage class and a DNS service
 //! ```
 //!
 //! Nothing here knows which API server it speaks to: the embedded one in a test, or a real one.
@@ -17,6 +18,7 @@ pub mod clock;
 pub mod cluster;
 pub mod controllers;
 pub mod driver;
+pub mod furniture;
 pub mod handle;
 pub mod key;
 pub mod kubelet;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, crds, hash, plan, types};
+use crate::{cluster, completions, crds, hash, plan, types};
 
 /// Karpenter: nodes for Kubernetes on AWS, just in time.
 #[derive(Debug, Parser)]
@@ -17,6 +17,7 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Types(types::Args),
     Hash(hash::Args),
+    Cluster(cluster::Args),
     Crds(crds::Args),
     Completions(completions::Args),
 }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod catalogue;
 mod cli;
+mod cluster;
 mod completions;
 mod crds;
 mod hash;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args, &mut out),
         Command::Types(args) => types::run(&args, &mut out),
         Command::Hash(args) => hash::run(&args, &mut out),
+        Command::Cluster(args) => cluster::run(&args, &mut out),
         Command::Crds(args) => crds::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
     };

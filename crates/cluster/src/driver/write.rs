@@ -207,7 +207,7 @@ fn encode(body: &Value) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(body).map_err(|e| Failure::Refused(e.to_string()))
 }
 
-pub(super) fn request(method: &str, path: &str, content_type: Option<&str>, body: Vec<u8>) -> http::Request<Vec<u8>> {
+pub(crate) fn request(method: &str, path: &str, content_type: Option<&str>, body: Vec<u8>) -> http::Request<Vec<u8>> {
     let mut builder = http::Request::builder().method(method).uri(path);
     if let Some(content_type) = content_type {
         builder = builder.header(http::header::CONTENT_TYPE, content_type);
