@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::history::Verb;
+use crate::input;
 use crate::managed::{self, Author};
 use crate::request::Request;
 use crate::state::State;
-use crate::write::{self, Place, WriteOptions, Written};
-use crate::{convert, input};
+use crate::write::{self, Current, Place, WriteOptions, Written};
 
 /// The applied object, and 201 where it is new.
 pub(crate) fn apply(
@@ -34,11 +34,12 @@ pub(crate) fn apply(
     let current = state.store.get(table, &served.key(&place.namespace, &place.name)).cloned();
     let now = state.now_text();
     let author = Author { manager, part, subresource: write::subresource_name(part), now: &now };
-    let live = current.as_ref().map(|current| convert::from_stored(served, current.value()));
+    let current = current.map(|current| Current::read(served, current));
+    let live = current.as_ref().map(|current| &current.value);
     if live.is_none() && part != Part::Main {
         return Err(ApiError::not_found(&served.group, &served.plural, &place.name));
     }
-    let applied = managed::apply_config(served, live.as_ref(), &config, &author, force).map_err(refusal)?;
+    let applied = managed::apply_config(served, live, &config, &author, force).map_err(refusal)?;
     let mut silent = WriteOptions { validation: write::FieldValidation::Ignore, ..options.clone() };
     let object = write::decode_object(served, applied, &mut silent, Vec::new())?;
     match current {

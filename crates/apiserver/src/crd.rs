@@ -155,7 +155,8 @@ pub(crate) fn after_store(state: &mut State, object: &Arc<Object>) {
         if let Some(served) = state.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions").cloned() {
             let now = state.now_text();
             let author = Author { manager: "kube-apiserver", part: Part::Status, subresource: "status", now: &now };
-            crd = crate::write::reorder(&served, managed::update(&served, Some(&live), crd, &author));
+            managed::update(&served, Some(&live), &mut crd, &author);
+            crd = crate::write::reorder(&served, crd);
         }
         let Some(table) = state.registry.table("apiextensions.k8s.io", "customresourcedefinitions") else {
             return;

@@ -17,8 +17,8 @@ use crate::render::{self, Encoding, View};
 use crate::request::{Request, ResourcePath};
 use crate::server::{Inner, bytes_response, json_response, response};
 use crate::state::State;
-use crate::write::{self, Place, WriteOptions, Written};
-use crate::{convert, discovery, input, pods, read, reviews, scale, tokens};
+use crate::write::{self, Current, Place, WriteOptions, Written};
+use crate::{discovery, input, pods, read, reviews, scale, tokens};
 
 pub(crate) async fn dispatch(inner: &Arc<Inner>, request: &Request) -> Result<Response<Body>, ApiError> {
     match ResourcePath::parse(&request.path) {
@@ -265,7 +265,7 @@ fn update(state: &mut State, request: &Request, place: &Place, part: Part) -> Re
     let object = write::decode_object(served, body, &mut options, strict)?;
     let table = served.table.ok_or_else(method_not_allowed)?;
     let current = state.store.get(table, &served.key(&place.namespace, &place.name)).cloned();
-    let Some(current) = current else {
+    let Some(current) = current.map(|current| Current::read(served, current)) else {
         if part == Part::Main && strategy::creates_on_update(&served.kind) && served.custom().is_none() {
             let written = write::create(state, place, object, &mut options, Verb::Create)?;
             return written_response(served, &written, 201, request, &options, state);
@@ -300,10 +300,13 @@ fn patch_object(state: &mut State, request: &Request, place: &Place, part: Part)
         return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
     }
     let (body, duplicates) = input::json(&request.body)?;
-    let current = read::get(state, served, &place.namespace, &place.name)?;
-    let before = convert::from_stored(served, current.value());
-    let patched = patch::apply(served, kind, &before, &body)?;
-    let object = write::decode_patched(served, &body, patched, &mut options, duplicates)?;
+    let current = Current::read(served, read::get(state, served, &place.namespace, &place.name)?);
+    let patched = patch::apply(served, kind, &current.value, &body)?;
+    let object = write::decode_object(served, patched, &mut options, duplicates).map_err(|error| {
+        // Looked at again only now: it is read in place.
+        let patched = patch::apply(served, kind, &current.value, &body);
+        patched.ok().and_then(|patched| write::unfit_patch(served, &body, &patched)).unwrap_or(error)
+    })?;
     let written =
         write::replace(state, place, part, write::subresource_name(part), &current, object, &mut options, Verb::Patch)?;
     written_response(served, &written, 200, request, &options, state)
@@ -459,6 +462,7 @@ fn scale_request(state: &mut State, request: &Request, place: &Place) -> Result<
         patch::apply(served, kind, &before, &body)?
     };
     let object = scale::write(served, &current, &wanted)?;
+    let current = Current::read(served, current);
     let written = write::replace(state, place, Part::Main, "scale", &current, object, &mut options, Verb::Patch)?;
     let scale = match &written {
         Written::Object(object) => scale::read(served, object)?,

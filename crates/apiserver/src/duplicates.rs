@@ -3,83 +3,106 @@
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 
-/// The strict errors of a document, such as `duplicate field "spec.replicas"`.
-pub(crate) fn find(body: &[u8]) -> Vec<String> {
+/// The document, and its strict errors such as `duplicate field "spec.replicas"`.
+pub(crate) fn read(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    // The document parsed before; what fails here has nothing to report.
-    let _ = Walk { path: String::new(), found: &mut found }.deserialize(&mut deserializer);
-    found
+    let value = Walk { path: Path::Top, found: &mut found }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok((value, found))
+}
+
+/// Where we are, put into words only when there is something to say.
+enum Path<'a> {
+    Top,
+    Key(&'a Path<'a>, &'a str),
+    Index(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Path::Top => Ok(()),
+            Path::Key(Path::Top, key) => f.write_str(key),
+            Path::Key(parent, key) => write!(f, "{parent}.{key}"),
+            Path::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
 }
 
 struct Walk<'a> {
-    path: String,
+    path: Path<'a>,
     found: &'a mut Vec<String>,
 }
 
 impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = ();
+    type Value = Value;
 
-    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = ();
+    type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
+        f.write_str("any valid JSON value")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let mut index = 0;
-        while seq.next_element_seed(Walk { path: format!("{}[{index}]", self.path), found: self.found })?.is_some() {
-            index += 1;
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) =
+            seq.next_element_seed(Walk { path: Path::Index(&self.path, items.len()), found: self.found })?
+        {
+            items.push(item);
         }
-        Ok(())
+        Ok(Value::Array(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen: Vec<String> = Vec::new();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
-            if seen.contains(&key) {
-                let message = format!("duplicate field {path:?}");
+            if fields.contains_key(&key) {
+                let message = format!("duplicate field {:?}", Path::Key(&self.path, &key).to_string());
                 if !self.found.contains(&message) {
                     self.found.push(message);
                 }
-            } else {
-                seen.push(key);
             }
-            map.next_value_seed(Walk { path, found: self.found })?;
+            let value = map.next_value_seed(Walk { path: Path::Key(&self.path, &key), found: self.found })?;
+            fields.insert(key, value);
         }
-        Ok(())
+        Ok(Value::Object(fields))
     }
 }
 
@@ -90,8 +113,11 @@ mod tests {
     #[test]
     fn duplicates_are_found_at_any_depth() {
         let body = br#"{"a": 1, "b": [{"c": 1, "c": 2}], "a": {"d": null}}"#;
-        assert_eq!(find(body), ["duplicate field \"b[0].c\"", "duplicate field \"a\""]);
-        assert!(find(b"{}").is_empty());
-        assert!(find(b"nonsense").is_empty());
+        let (value, found) = read(body).unwrap();
+        assert_eq!(found, ["duplicate field \"b[0].c\"", "duplicate field \"a\""]);
+        assert_eq!(value, serde_json::from_slice::<Value>(body).unwrap());
+        assert!(read(b"{}").unwrap().1.is_empty());
+        assert!(read(b"nonsense").is_err());
+        assert!(read(b"{} {}").is_err());
     }
 }

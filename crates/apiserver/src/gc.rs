@@ -34,21 +34,18 @@ pub(crate) fn after_remove(state: &mut State, object: &Arc<Object>) {
 
 /// After an object was written.
 pub(crate) fn after_write(state: &mut State, table: TableId, object: &Arc<Object>) {
-    if object.owners.is_empty() && !mentions_collector(object) {
+    let namespace = object.namespace();
+    if !object.deleting && object.owners.iter().all(|uid| owner_exists(state, uid, namespace)) {
         return;
     }
     run(state, VecDeque::from([Work::Inspect(table, object.key.clone())]));
 }
 
-fn mentions_collector(object: &Object) -> bool {
-    let json = &object.json;
-    let has = |needle: &[u8]| json.windows(needle.len()).any(|window| window == needle);
-    has(b"\"deletionTimestamp\"") && (has(b"\"foregroundDeletion\"") || has(b"\"orphan\""))
-}
-
 /// An owner that waits in the foreground for its dependents is looked at again when one of them goes.
 fn enqueue_uid(state: &State, uid: &str, queue: &mut VecDeque<Work>) {
-    if let Some((table, key)) = state.store.locate(uid) {
+    if let Some((table, key)) = state.store.locate(uid)
+        && state.store.get(table, &key).is_some_and(|owner| owner.deleting)
+    {
         queue.push_back(Work::Inspect(table, key));
     }
 }

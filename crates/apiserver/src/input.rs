@@ -31,10 +31,7 @@ pub(crate) fn parse(request: &Request) -> Result<(Value, Vec<String>), ApiError>
 }
 
 pub(crate) fn json(body: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| ApiError::bad_request(go_json::syntax_error(body, &error)))?;
-    let duplicates = crate::duplicates::find(body);
-    Ok((value, duplicates))
+    crate::duplicates::read(body).map_err(|error| ApiError::bad_request(go_json::syntax_error(body, &error)))
 }
 
 pub(crate) fn yaml(body: &[u8]) -> Result<Value, ApiError> {

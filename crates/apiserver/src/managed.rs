@@ -79,30 +79,14 @@ fn with_write<T>(served: &Served, author: &Author<'_>, use_it: impl FnOnce(Write
     })
 }
 
-/// The object with the fields it changes recorded as the author's.
-pub(crate) fn update(served: &Served, live: Option<&Value>, mut new: Value, author: &Author<'_>) -> Value {
-    if let Origin::Custom(_) = served.origin {
-        let mut tracked = with_write(served, author, |write| apply::update(live, &new, write));
-        if author.subresource == "scale" {
-            let managed = tracked["metadata"]["managedFields"].take();
-            tracked["metadata"]["managedFields"] = timeless_scale(managed);
-        }
-        return tracked;
+/// Records the fields that a write changes as the author's.
+pub(crate) fn update(served: &Served, live: Option<&Value>, new: &mut Value, author: &Author<'_>) {
+    with_write(served, author, |write| apply::update(live, new, write));
+    if author.subresource == "scale"
+        && let Some(managed) = new["metadata"].get_mut("managedFields")
+    {
+        *managed = timeless_scale(managed.take());
     }
-    // A null of a Go type is no value, and nobody's.
-    let (plain_live, plain_new) = (live.map(without_nulls), without_nulls(&new));
-    let mut tracked = with_write(served, author, |write| apply::update(plain_live.as_ref(), &plain_new, write));
-    let mut managed = tracked["metadata"].as_object_mut().and_then(|metadata| metadata.shift_remove("managedFields"));
-    if author.subresource == "scale" {
-        managed = managed.map(timeless_scale);
-    }
-    if let Some(metadata) = new["metadata"].as_object_mut() {
-        match managed {
-            Some(managed) => metadata.insert("managedFields".into(), managed),
-            None => metadata.shift_remove("managedFields"),
-        };
-    }
-    new
 }
 
 /// The entry of a scale has no time, and what has no time comes first among the updates.
@@ -119,18 +103,6 @@ fn timeless_scale(managed: Value) -> Value {
         (entry["operation"] == "Update", entry["operation"] == "Update" && entry.get("time").is_some())
     });
     Value::Array(entries)
-}
-
-fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => fields
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| (key.clone(), without_nulls(value)))
-            .collect(),
-        // Elements of lists come whole, nulls and all.
-        other => other.clone(),
-    }
 }
 
 /// Server-side apply of a configuration.

@@ -142,7 +142,7 @@ pub(crate) fn evict(state: &mut State, place: &Place, eviction: &Value, user: &U
             return mark_and_delete(state, place, options, user);
         }
     }
-    let pdb = take_from_budget(state, pdb, place)?;
+    let mut pdb = take_from_budget(state, pdb, place)?;
     if !options.dry_run {
         let served = state.registry.find("policy", "v1", "poddisruptionbudgets").cloned();
         let served = served.expect("a built-in resource");
@@ -150,7 +150,7 @@ pub(crate) fn evict(state: &mut State, place: &Place, eviction: &Value, user: &U
         let live = budget.value();
         let text = state.now_text();
         let author = Author { manager: "kube-apiserver", part: Part::Status, subresource: "status", now: &text };
-        let pdb = managed::update(&served, Some(&live), pdb, &author);
+        managed::update(&served, Some(&live), &mut pdb, &author);
         state.store.put(table, &budget.key, write::reorder(&served, pdb), Verb::Update, now);
     }
     mark_and_delete(state, place, options, user)
@@ -185,8 +185,7 @@ fn budgets_of(state: &State, pod: &Object) -> Vec<Arc<Object>> {
     };
     let prefix = format!("{}/", pod.namespace());
     let matches = |budget: &&Arc<Object>| {
-        let value = budget.value();
-        Selector::from_struct(value["spec"].get("selector")).matches(|key| pod.label(key))
+        Selector::from_struct(budget.shared()["spec"].get("selector")).matches(|key| pod.label(key))
     };
     state.store.table(table).range(&prefix, None).filter(matches).cloned().collect()
 }

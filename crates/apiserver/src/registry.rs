@@ -70,17 +70,18 @@ impl Served {
     }
 }
 
-type Path = (Arc<str>, Arc<str>, Arc<str>);
 /// A group, a version and what they serve, in order.
 pub(crate) type GroupVersion = (Arc<str>, Arc<str>, Vec<Arc<Served>>);
 
 /// Groups and versions in the order discovery shows them.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    served: FxHashMap<Path, Arc<Served>>,
+    /// By `group/version/plural`.
+    served: FxHashMap<String, Arc<Served>>,
     /// (group, version, resources in order); built-in ones first, custom ones sorted after them.
     builtin: Vec<GroupVersion>,
-    tables: FxHashMap<(Arc<str>, Arc<str>), TableId>,
+    /// By `group/plural`.
+    tables: FxHashMap<String, TableId>,
 }
 
 impl Registry {
@@ -105,12 +106,11 @@ impl Registry {
                 .collect();
             let stored = main.verbs.contains(&"list") && main.kind != "ComponentStatus";
             // Events have two faces and one store.
-            let (group, plural): (Arc<str>, Arc<str>) =
-                (if main.kind == "Event" { "" } else { main.group }.into(), main.plural.into());
+            let (group, plural) = (if main.kind == "Event" { "" } else { main.group }, main.plural);
             let table = stored.then(|| {
-                *registry.tables.entry((group.clone(), plural.clone())).or_insert_with(|| {
-                    let name = crate::error::qualified(&group, &plural);
-                    store.add_table(&name, builtin_fields(&group, main.kind))
+                *registry.tables.entry(format!("{group}/{plural}")).or_insert_with(|| {
+                    let name = crate::error::qualified(group, plural);
+                    store.add_table(&name, builtin_fields(group, main.kind))
                 })
             });
             let id = Types::get()
@@ -144,15 +144,15 @@ impl Registry {
             self.builtin.len() - 1
         });
         self.builtin[at].2.push(served.clone());
-        self.served.insert((served.group.clone(), served.version.clone(), served.plural.clone()), served);
+        self.served.insert(path(&served.group, &served.version, &served.plural), served);
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
-        self.served.get(&(Arc::from(group), Arc::from(version), Arc::from(plural)))
+        self.served.get(&path(group, version, plural))
     }
 
     pub(crate) fn table(&self, group: &str, plural: &str) -> Option<TableId> {
-        self.tables.get(&(Arc::from(group), Arc::from(plural))).copied()
+        self.tables.get(&format!("{group}/{plural}")).copied()
     }
 
     /// The table of a custom resource, made on first use and kept when its CRD goes, so that a new CRD finds it empty.
@@ -163,7 +163,7 @@ impl Registry {
         plural: &str,
         fields: SelectableFields,
     ) -> TableId {
-        let key = (Arc::from(group), Arc::from(plural));
+        let key = format!("{group}/{plural}");
         match self.tables.get(&key) {
             Some(table) => {
                 store.set_selectable(*table, fields);
@@ -179,9 +179,9 @@ impl Registry {
 
     /// Serves exactly `served` for the CRD of this group and plural.
     pub(crate) fn set_custom(&mut self, group: &str, plural: &str, served: Vec<Arc<Served>>) {
-        self.served.retain(|(g, _, p), s| !(&**g == group && &**p == plural && s.custom().is_some()));
+        self.served.retain(|_, s| !(&*s.group == group && &*s.plural == plural && s.custom().is_some()));
         for one in served {
-            self.served.insert((one.group.clone(), one.version.clone(), one.plural.clone()), one);
+            self.served.insert(path(&one.group, &one.version, &one.plural), one);
         }
     }
 
@@ -213,6 +213,10 @@ impl Registry {
         found.sort_by(|a, b| (&a.group, &a.version).cmp(&(&b.group, &b.version)));
         found.first().map(|served| (*served).clone())
     }
+}
+
+fn path(group: &str, version: &str, plural: &str) -> String {
+    [group, version, plural].join("/")
 }
 
 fn builtin_fields(group: &str, kind: &str) -> SelectableFields {

@@ -86,8 +86,8 @@ fn managed_spec(served: &Arc<Served>, review: &Value, request: &Request, state: 
     if let Some(fields) = asked.as_object_mut() {
         fields.shift_remove("status");
     }
-    let tracked = managed::update(served, None, asked, &author);
-    Ok(tracked["metadata"]["managedFields"].clone())
+    managed::update(served, None, &mut asked, &author);
+    Ok(asked["metadata"]["managedFields"].take())
 }
 
 fn user_info(user: &User) -> Value {

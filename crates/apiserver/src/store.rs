@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -31,9 +31,48 @@ pub(crate) struct Object {
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
     pub(crate) fields: Box<[(Arc<str>, Box<str>)]>,
     pub(crate) owners: Box<[Arc<str>]>,
+    /// Whether it has a deletionTimestamp.
+    pub(crate) deleting: bool,
+    shared: OnceLock<Box<Value>>,
 }
 
 impl Object {
+    /// The value, read once and kept: for the few objects that many writes look at, such as namespaces and budgets.
+    pub(crate) fn shared(&self) -> &Value {
+        self.shared.get_or_init(|| Box::new(self.value()))
+    }
+
+    /// The same object at another version.
+    pub(crate) fn at_version(&self, version: u64) -> Object {
+        Object {
+            key: self.key.clone(),
+            version,
+            uid: self.uid.clone(),
+            json: self.json_at(version),
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            owners: self.owners.clone(),
+            deleting: self.deleting,
+            shared: OnceLock::new(),
+        }
+    }
+
+    fn json_at(&self, version: u64) -> Bytes {
+        let old = format!("\"resourceVersion\":\"{}\"", self.version);
+        let found: Vec<usize> = find_all(&self.json, old.as_bytes()).take(2).collect();
+        // Where only the metadata can mean it, the text is the place to change it.
+        if let [at] = found[..] {
+            let mut json = Vec::with_capacity(self.json.len() + 4);
+            json.extend_from_slice(&self.json[..at]);
+            json.extend_from_slice(format!("\"resourceVersion\":\"{version}\"").as_bytes());
+            json.extend_from_slice(&self.json[at + old.len()..]);
+            return json.into();
+        }
+        let mut value = self.value();
+        value["metadata"]["resourceVersion"] = Value::from(version.to_string());
+        Bytes::from(serde_json::to_vec(&value).expect("a JSON value is always written"))
+    }
+
     pub(crate) fn namespace(&self) -> &str {
         self.key.split_once('/').map_or("", |(namespace, _)| namespace)
     }
@@ -295,8 +334,7 @@ impl Store {
         let table = &mut self.tables[id.0];
         let previous = table.objects.remove(key)?;
         self.version += 1;
-        let mut value = previous.value();
-        let last = Arc::new(build(key, self.version, &mut value, &table.selectable));
+        let last = Arc::new(previous.at_version(self.version));
         self.log.record(now, Verb::Delete, &table.name, &last);
         forget_owners(&mut self.dependents, id, &previous);
         self.uids.remove(&previous.uid);
@@ -339,6 +377,7 @@ fn build(key: &str, version: u64, value: &mut Value, selectable: &SelectableFiel
     let mut uid: Arc<str> = "".into();
     let mut labels = Vec::new();
     let mut owners = Vec::new();
+    let mut deleting = false;
     if let Some(metadata) = metadata {
         let text = Value::String(version.to_string());
         // In its place, so that the object reads as its type writes it.
@@ -349,6 +388,7 @@ fn build(key: &str, version: u64, value: &mut Value, selectable: &SelectableFiel
                 metadata.shift_insert(at, "resourceVersion".into(), text);
             }
         }
+        deleting = metadata.contains_key("deletionTimestamp");
         uid = metadata.get("uid").and_then(Value::as_str).unwrap_or_default().into();
         for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
             labels.push((key.as_str().into(), value.as_str().unwrap_or_default().into()));
@@ -359,5 +399,21 @@ fn build(key: &str, version: u64, value: &mut Value, selectable: &SelectableFiel
     }
     let fields = selectable.extract(value);
     let json = Bytes::from(serde_json::to_vec(value).expect("a JSON value is always written"));
-    Object { key: key.into(), version, uid, json, labels: labels.into(), fields, owners: owners.into() }
+    Object {
+        key: key.into(),
+        version,
+        uid,
+        json,
+        labels: labels.into(),
+        fields,
+        owners: owners.into(),
+        deleting,
+        shared: OnceLock::new(),
+    }
+}
+
+/// Where `needle`, which starts with a quote, begins.
+fn find_all<'a>(text: &'a [u8], needle: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    let starts = text.iter().enumerate().filter(|(_, byte)| **byte == b'"').map(|(at, _)| at);
+    starts.filter(move |at| text[*at..].starts_with(needle))
 }

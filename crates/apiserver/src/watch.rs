@@ -181,15 +181,5 @@ pub(crate) fn too_old(asked: u64, oldest: u64) -> ApiError {
 
 /// An object that left the filter is reported as it last matched, at the version it left.
 fn at_version(object: &Object, version: u64) -> Arc<Object> {
-    let mut value = object.value();
-    value["metadata"]["resourceVersion"] = Value::from(version.to_string());
-    Arc::new(Object {
-        key: object.key.clone(),
-        version,
-        uid: object.uid.clone(),
-        json: render::bytes(&value),
-        labels: object.labels.clone(),
-        fields: object.fields.clone(),
-        owners: object.owners.clone(),
-    })
+    Arc::new(object.at_version(version))
 }

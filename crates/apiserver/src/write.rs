@@ -115,7 +115,8 @@ pub(crate) fn decode_object(
             let mut value = decoded.value;
             defaults::apply(&served.group, &served.version, &served.kind, &mut value);
             // Defaulting leaves nulls where it only looked, and appends where the type has an order.
-            reorder(served, value)
+            decode::settle(*id, &mut value);
+            value
         }
         Origin::Custom(custom) => {
             let (value, unknown) = custom.decode(value)?;
@@ -128,26 +129,17 @@ pub(crate) fn decode_object(
     Ok(value)
 }
 
-/// A patched object: what does not fit its type is the patch's fault.
-pub(crate) fn decode_patched(
-    served: &Served,
-    patch: &Value,
-    value: Value,
-    options: &mut WriteOptions,
-    strict: Vec<String>,
-) -> Result<Value, ApiError> {
-    if let Origin::Builtin(id) = &served.origin
-        && let Err(error) = decode::decode(*id, value.clone())
-    {
-        // Shown as the merge left it: its top in order, the rest as it was.
-        let mut shown = value;
-        sort_touched(&mut shown, patch);
-        let error = FieldError::invalid("patch", shown.to_string(), error);
-        let mut error = ApiError::invalid("", "", "", &[error]);
-        error.message = error.message.replacen("\"\" is invalid", " \"\" is invalid", 1).replacen("  \"\"", " \"\"", 1);
-        return Err(error);
-    }
-    decode_object(served, value, options, strict)
+/// The refusal of a patch whose result does not fit its type, which is the patch's fault.
+pub(crate) fn unfit_patch(served: &Served, patch: &Value, patched: &Value) -> Option<ApiError> {
+    let Origin::Builtin(id) = &served.origin else { return None };
+    let error = decode::decode(*id, patched.clone()).err()?;
+    // Shown as the merge left it: its top in order, the rest as it was.
+    let mut shown = patched.clone();
+    sort_touched(&mut shown, patch);
+    let error = FieldError::invalid("patch", shown.to_string(), error);
+    let mut error = ApiError::invalid("", "", "", &[error]);
+    error.message = error.message.replacen("\"\" is invalid", " \"\" is invalid", 1).replacen("  \"\"", " \"\"", 1);
+    Some(error)
 }
 
 /// A merge writes the maps it goes through in order, and leaves the others alone.
@@ -202,7 +194,7 @@ pub(crate) fn create(
         metadata.shift_remove("managedFields");
     }
     let author = Author { manager: &options.manager, part: Part::Main, subresource: "", now: &now };
-    let object = managed::update(&place.served, None, object, &author);
+    managed::update(&place.served, None, &mut object, &author);
     create_managed(state, place, object, options, verb)
 }
 
@@ -357,13 +349,23 @@ fn canonicalize(served: &Served, object: &mut Value) {
 }
 
 /// Built-in objects are kept in the order their type writes, which lists rely on.
-pub(crate) fn reorder(served: &Served, value: Value) -> Value {
-    match &served.origin {
-        Origin::Builtin(id) => match decode::decode(*id, value.clone()) {
-            Ok(decoded) => decoded.value,
-            Err(_) => value,
-        },
-        Origin::Custom(_) => value,
+pub(crate) fn reorder(served: &Served, mut value: Value) -> Value {
+    if let Origin::Builtin(id) = &served.origin {
+        decode::settle(*id, &mut value);
+    }
+    value
+}
+
+/// What is stored, and the same as a value in the served version, read once.
+pub(crate) struct Current {
+    pub(crate) object: Arc<Object>,
+    pub(crate) value: Value,
+}
+
+impl Current {
+    pub(crate) fn read(served: &Served, object: Arc<Object>) -> Self {
+        let value = convert::from_stored(served, object.value());
+        Self { object, value }
     }
 }
 
@@ -374,16 +376,15 @@ pub(crate) fn replace(
     place: &Place,
     part: Part,
     subresource: &str,
-    current: &Arc<Object>,
-    object: Value,
+    current: &Current,
+    mut object: Value,
     options: &mut WriteOptions,
     verb: Verb,
 ) -> Result<Written, ApiError> {
     let now = state.now_text();
-    let live = convert::from_stored(&place.served, current.value());
-    check_identity(place, &object, &live)?;
+    check_identity(place, &object, &current.value)?;
     let author = Author { manager: &options.manager, part, subresource, now: &now };
-    let object = managed::update(&place.served, Some(&live), object, &author);
+    managed::update(&place.served, Some(&current.value), &mut object, &author);
     replace_managed(state, place, part, current, object, options, verb)
 }
 
@@ -392,17 +393,17 @@ pub(crate) fn replace_managed(
     state: &mut State,
     place: &Place,
     part: Part,
-    current: &Arc<Object>,
+    current: &Current,
     mut object: Value,
     options: &mut WriteOptions,
     verb: Verb,
 ) -> Result<Written, ApiError> {
     let served = &place.served;
     let table = served.table.ok_or_else(|| ApiError::method_not_allowed("update", &served.group, &served.plural))?;
-    let old = convert::from_stored(served, current.value());
+    let old = &current.value;
     let now = state.now_text();
-    check_identity(place, &object, &old)?;
-    check_version(place, part, &object, &old, verb)?;
+    check_identity(place, &object, old)?;
+    check_version(place, part, &object, old, verb)?;
     if served.namespaced && object["metadata"]["namespace"].as_str().unwrap_or_default().is_empty() {
         object["metadata"]["namespace"] = old["metadata"]["namespace"].clone();
     }
@@ -414,18 +415,18 @@ pub(crate) fn replace_managed(
         name: &place.name,
         user: &options.user,
     };
-    admission::mutate(state, &attributes, &mut object, Some(&old))?;
-    keep_system_fields(&mut object, &old);
+    admission::mutate(state, &attributes, &mut object, Some(old))?;
+    keep_system_fields(&mut object, old);
     match &served.origin {
-        Origin::Builtin(_) => strategy::prepare_update(&served.kind, part, &mut object, &old, has_status(served), &now),
-        Origin::Custom(custom) => custom.prepare_update(part, &mut object, &old),
+        Origin::Builtin(_) => strategy::prepare_update(&served.kind, part, &mut object, old, has_status(served), &now),
+        Origin::Custom(custom) => custom.prepare_update(part, &mut object, old),
     }
     let errors = match &served.origin {
         Origin::Builtin(_) if served.is("apiextensions.k8s.io", "CustomResourceDefinition") && part == Part::Main => {
-            crd::validate_update(&object, &old)
+            crd::validate_update(&object, old)
         }
-        Origin::Builtin(_) => validate::update(&served.group, &served.kind, served.namespaced, part, &object, &old),
-        Origin::Custom(custom) => custom.validate_update(served, part, &object, &old),
+        Origin::Builtin(_) => validate::update(&served.group, &served.kind, served.namespaced, part, &object, old),
+        Origin::Custom(custom) => custom.validate_update(served, part, &object, old),
     };
     if !errors.is_empty() {
         return Err(ApiError::invalid(&served.group, &served.kind, &place.name, &errors));
@@ -434,11 +435,10 @@ pub(crate) fn replace_managed(
         canonicalize(served, &mut object);
     }
     let mut object = reorder(served, object);
-    admission::validate(state, &attributes, &object, Some(&old))?;
-    admission::before_store(state, served, &mut object, Some(&old))?;
-    apply::keep_times(&mut object, &old);
-    if object == old {
-        return Ok(Written::Object(current.clone()));
+    admission::validate(state, &attributes, &object, Some(old))?;
+    admission::before_store(state, served, &mut object, Some(old))?;
+    if apply::keep_times(&mut object, old) && object == *old {
+        return Ok(Written::Object(current.object.clone()));
     }
     if options.dry_run {
         return Ok(Written::Dry(object));
@@ -446,11 +446,11 @@ pub(crate) fn replace_managed(
     let stored = convert::to_stored(served, object);
     let now = state.now;
     if delete::is_done(&stored) {
-        finish_deletion(state, served, current);
+        finish_deletion(state, served, &current.object);
         // The answer shows what was written; watchers see what was there before.
         return Ok(Written::Dry(convert::from_stored(served, stored)));
     }
-    let stored = state.store.put(table, &current.key.clone(), stored, verb, now);
+    let stored = state.store.put(table, &current.object.key, stored, verb, now);
     admission::after_store(state, served, &stored);
     gc::after_write(state, table, &stored);
     Ok(Written::Object(stored))

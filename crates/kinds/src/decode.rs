@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::quantity;
 use crate::times;
-use crate::types::{Field, StructId, Ty, Types};
+use crate::types::{Field, Struct, StructId, Ty, Types};
 
 /// What came out of a decode.
 #[derive(Debug)]
@@ -17,10 +17,17 @@ pub struct Decoded {
 }
 
 /// Decodes `value` as the struct `id`. The error is Go's message for the first value of a wrong type.
-pub fn decode(id: StructId, value: Value) -> Result<Decoded, String> {
+pub fn decode(id: StructId, mut value: Value) -> Result<Decoded, String> {
     let mut decoder = Decoder { types: Types::get(), strict_errors: Vec::new(), path: Vec::new() };
-    let value = decoder.structure(id, value, "")?;
+    decoder.structure(id, &mut value, "")?;
     Ok(Decoded { value, strict_errors: decoder.strict_errors })
+}
+
+/// Brings an object that was decoded and then changed back to what its type writes: fields in order, empties as the tags
+/// have them. What does not fit its type, which no change of ours leads to, stays as it is.
+pub fn settle(id: StructId, value: &mut Value) {
+    let mut decoder = Decoder { types: Types::get(), strict_errors: Vec::new(), path: Vec::new() };
+    let _ = decoder.structure(id, value, "");
 }
 
 /// The zero value of a struct as it is written.
@@ -28,6 +35,7 @@ pub fn empty(id: StructId) -> Value {
     decode(id, Value::Object(Map::new())).map(|decoded| decoded.value).unwrap_or(Value::Null)
 }
 
+/// Works in place: most of what comes by was written by us, and is left as it is.
 struct Decoder {
     types: &'static Types,
     strict_errors: Vec<String>,
@@ -41,119 +49,133 @@ enum Step {
 }
 
 impl Decoder {
-    fn structure(&mut self, id: StructId, value: Value, parent: &str) -> Result<Value, String> {
+    fn structure(&mut self, id: StructId, value: &mut Value, parent: &str) -> Result<(), String> {
         let structure = self.types.at(id);
-        let object = match value {
-            Value::Object(object) => object,
-            Value::Null => Map::new(),
-            other => return Err(self.mismatch(&other, parent, &self.go_type(&Ty::Struct(id)))),
+        if value.is_null() {
+            *value = Value::Object(Map::new());
+        }
+        let Value::Object(object) = value else {
+            return Err(self.mismatch(value, parent, &self.go_type(&Ty::Struct(id))));
         };
         // In the order of the document, so that errors come in it too.
-        let mut slots: Vec<Option<Value>> = vec![None; structure.fields.len()];
-        for (name, value) in object {
-            let Some(index) = structure.field(&name) else {
-                let at = self.path_to(&name);
+        let mut as_written = true;
+        let mut next = 0;
+        for (name, value) in object.iter_mut() {
+            let Some(index) = structure.field_from(next, name) else {
+                let at = self.path_to(name);
                 self.strict_errors.push(format!("unknown field \"{at}\""));
+                as_written = false;
                 continue;
             };
             let field = &structure.fields[index];
+            as_written &= index >= next && !structure.fields[next..index].iter().any(|skipped| skipped.always);
+            next = index + 1;
             self.path.push(Step::Field(field.name));
-            slots[index] = Some(self.value(&field.ty, value, structure.go_name())?);
+            self.value(&field.ty, value, structure.go_name())?;
             self.path.pop();
+            as_written &= !is_empty(field, value) || (!omits(field) && *value == zero(&field.ty));
         }
-        let mut out = Map::new();
-        for (field, slot) in structure.fields.iter().zip(slots) {
-            let value = match slot {
-                Some(value) => value,
-                None => match &field.ty {
-                    Ty::Struct(id) => empty(*id),
-                    _ => Value::Null,
-                },
-            };
-            if let Some(value) = written(field, value, self.types) {
-                out.insert(field.name.to_owned(), value);
-            }
+        as_written &= !structure.fields[next..].iter().any(|skipped| skipped.always);
+        if !as_written {
+            let rewritten = rewrite(structure, std::mem::take(object));
+            *object = rewritten;
         }
-        Ok(Value::Object(out))
+        Ok(())
     }
 
     /// Null stays null here; [`written`] turns it into the type's zero where that is written.
-    fn value(&mut self, ty: &Ty, value: Value, parent: &str) -> Result<Value, String> {
+    fn value(&mut self, ty: &Ty, value: &mut Value, parent: &str) -> Result<(), String> {
         if value.is_null() && !matches!(ty, Ty::Struct(_)) {
-            return Ok(Value::Null);
+            return Ok(());
         }
         match ty {
             Ty::Pointer(inner) => self.value(inner, value, parent),
             Ty::Struct(id) => self.structure(*id, value, parent),
-            Ty::String(_) if value.is_string() => Ok(value),
-            Ty::Bool if value.is_boolean() => Ok(value),
-            Ty::Int32 if value.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => Ok(value),
-            Ty::Int64 if value.is_i64() => Ok(value),
-            Ty::Float if value.is_number() => Ok(value),
-            Ty::Raw => Ok(value),
+            Ty::String(_) if value.is_string() => Ok(()),
+            Ty::Bool if value.is_boolean() => Ok(()),
+            Ty::Int32 if value.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => Ok(()),
+            Ty::Int64 if value.is_i64() => Ok(()),
+            Ty::Float if value.is_number() => Ok(()),
+            Ty::Raw => Ok(()),
             Ty::List(inner) => match value {
                 Value::Array(items) => {
-                    let mut out = Vec::with_capacity(items.len());
-                    for (index, item) in items.into_iter().enumerate() {
+                    for (index, item) in items.iter_mut().enumerate() {
                         self.path.push(Step::Index(index));
-                        let item = self.value(inner, item, parent)?;
-                        out.push(if item.is_null() { zero(inner, self.types) } else { item });
+                        self.value(inner, item, parent)?;
+                        if item.is_null() {
+                            *item = zero(inner);
+                        }
                         self.path.pop();
                     }
-                    Ok(Value::Array(out))
+                    Ok(())
                 }
-                other => Err(self.mismatch(&other, parent, &self.go_type(ty))),
+                other => Err(self.mismatch(other, parent, &self.go_type(ty))),
             },
             Ty::Map(inner) => match value {
                 Value::Object(entries) => {
-                    let mut sorted: Vec<(String, Value)> = entries.into_iter().collect();
-                    sorted.sort_by(|a, b| a.0.cmp(&b.0));
-                    let mut out = Map::with_capacity(sorted.len());
-                    for (key, item) in sorted {
+                    if !entries.keys().is_sorted() {
+                        entries.sort_keys();
+                    }
+                    for (key, item) in entries.iter_mut() {
                         self.path.push(Step::Key(key.clone()));
-                        let item = self.value(inner, item, parent)?;
-                        out.insert(key, if item.is_null() { zero(inner, self.types) } else { item });
+                        self.value(inner, item, parent)?;
+                        if item.is_null() {
+                            *item = zero(inner);
+                        }
                         self.path.pop();
                     }
-                    Ok(Value::Object(out))
+                    Ok(())
                 }
-                other => Err(self.mismatch(&other, parent, &self.go_type(ty))),
+                other => Err(self.mismatch(other, parent, &self.go_type(ty))),
             },
-            Ty::Quantity => match &value {
-                Value::String(text) => Ok(Value::String(quantity::canonicalize(text)?)),
-                Value::Number(number) => Ok(Value::String(quantity::canonicalize(&number.to_string())?)),
-                _ => Err(quantity::PATTERN_MESSAGE.to_owned()),
-            },
-            Ty::Time | Ty::MicroTime => {
-                let Value::String(text) = &value else {
-                    return Err(self
-                        .mismatch(&value, "", "string")
-                        .replace("Go struct field .", "Go value of type string"));
+            Ty::Quantity => {
+                let canonical = match &*value {
+                    Value::String(text) => quantity::canonicalize(text)?,
+                    Value::Number(number) => quantity::canonicalize(&number.to_string())?,
+                    _ => return Err(quantity::PATTERN_MESSAGE.to_owned()),
                 };
-                if text.is_empty() {
-                    return Ok(Value::Null);
+                if value.as_str() != Some(&canonical) {
+                    *value = Value::String(canonical);
                 }
-                let time = times::parse(text).map_err(|_| times::parse_error(text, matches!(ty, Ty::MicroTime)))?;
-                let text = if matches!(ty, Ty::MicroTime) { times::micro(time) } else { times::seconds(time) };
-                Ok(Value::String(text))
+                Ok(())
             }
+            Ty::Time | Ty::MicroTime => self.time(matches!(ty, Ty::MicroTime), value),
             Ty::Duration => match value {
-                Value::String(_) => Ok(value),
-                other => Err(self.mismatch(&other, parent, "string")),
+                Value::String(_) => Ok(()),
+                other => Err(self.mismatch(other, parent, "string")),
             },
-            Ty::IntOrString => match &value {
-                Value::String(_) => Ok(value),
-                Value::Number(number) if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => Ok(value),
+            Ty::IntOrString => match &*value {
+                Value::String(_) => Ok(()),
+                Value::Number(number) if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => Ok(()),
                 other => Err(format!("json: cannot unmarshal {} into Go value of type int32", describe(other))),
             },
-            Ty::Bytes => match &value {
-                Value::String(text) => base64_canonical(text).map(Value::String),
+            Ty::Bytes => match &*value {
+                Value::String(text) => {
+                    *value = Value::String(base64_canonical(text)?);
+                    Ok(())
+                }
                 other => Err(self.mismatch(other, parent, "[]uint8")),
             },
             Ty::String(_) | Ty::Bool | Ty::Int32 | Ty::Int64 | Ty::Float => {
-                Err(self.mismatch(&value, parent, &self.go_type(ty)))
+                Err(self.mismatch(value, parent, &self.go_type(ty)))
             }
         }
+    }
+
+    fn time(&self, micro: bool, value: &mut Value) -> Result<(), String> {
+        let Value::String(text) = &*value else {
+            return Err(self.mismatch(value, "", "string").replace("Go struct field .", "Go value of type string"));
+        };
+        if text.is_empty() {
+            *value = Value::Null;
+            return Ok(());
+        }
+        if !micro && times::is_canonical(text) {
+            return Ok(());
+        }
+        let time = times::parse(text).map_err(|_| times::parse_error(text, micro))?;
+        *value = Value::String(if micro { times::micro(time) } else { times::seconds(time) });
+        Ok(())
     }
 
     fn mismatch(&self, value: &Value, parent: &str, go_type: &str) -> String {
@@ -226,10 +248,48 @@ impl Decoder {
     }
 }
 
-/// The value as the field's tags have it written, or `None` where it is left out. An empty list or map is none at all:
-/// the server stores protobuf, which cannot tell the two apart.
-fn written(field: &Field, value: Value, types: &'static Types) -> Option<Value> {
-    let empty = match (&field.ty, &value) {
+/// The fields of a struct in its order, each as its tags have it.
+fn rewrite(structure: &Struct, object: Map<String, Value>) -> Map<String, Value> {
+    let mut slots: Vec<Option<Value>> = vec![None; structure.fields.len()];
+    let mut next = 0;
+    for (name, value) in object {
+        if let Some(index) = structure.field_from(next, &name) {
+            slots[index] = Some(value);
+            next = index + 1;
+        }
+    }
+    let mut out = Map::new();
+    for (field, slot) in structure.fields.iter().zip(slots) {
+        let value = match slot {
+            Some(value) => written(field, value),
+            None if field.always => written(field, absent(field)),
+            None => None,
+        };
+        if let Some(value) = value {
+            out.insert(field.name.to_owned(), value);
+        }
+    }
+    out
+}
+
+fn absent(field: &Field) -> Value {
+    match &field.ty {
+        Ty::Struct(id) => empty(*id),
+        _ => Value::Null,
+    }
+}
+
+/// The value as the field's tags have it written, or `None` where it is left out.
+fn written(field: &Field, value: Value) -> Option<Value> {
+    if !is_empty(field, &value) {
+        return Some(value);
+    }
+    (!omits(field)).then(|| zero(&field.ty))
+}
+
+/// An empty list or map is none at all: the server stores protobuf, which cannot tell the two apart.
+fn is_empty(field: &Field, value: &Value) -> bool {
+    match (&field.ty, value) {
         (_, Value::Null) => true,
         (Ty::Pointer(_), _) => false,
         (Ty::List(_) | Ty::Bytes, Value::Array(items)) => items.is_empty(),
@@ -240,21 +300,15 @@ fn written(field: &Field, value: Value, types: &'static Types) -> Option<Value> 
         (Ty::Float, Value::Number(number)) => number.as_f64() == Some(0.0),
         (Ty::Struct(_), Value::Object(fields)) => field.omit_zero && fields.is_empty(),
         _ => false,
-    };
-    if !empty {
-        return Some(value);
     }
-    // A struct is never "empty" to Go's omitempty, only to omitzero.
-    let is_struct =
-        matches!(field.ty, Ty::Struct(_) | Ty::Time | Ty::MicroTime | Ty::Quantity | Ty::IntOrString | Ty::Duration);
-    let omitted = if is_struct { field.omit_zero } else { field.omit_empty || field.omit_zero };
-    if omitted {
-        return None;
-    }
-    Some(zero(&field.ty, types))
 }
 
-fn zero(ty: &Ty, _types: &'static Types) -> Value {
+/// Whether an empty value is left out. A struct is never "empty" to Go's omitempty, only to omitzero.
+fn omits(field: &Field) -> bool {
+    if field.ty.is_go_struct() { field.omit_zero } else { field.omit_empty || field.omit_zero }
+}
+
+fn zero(ty: &Ty) -> Value {
     match ty {
         Ty::String(_) => Value::String(String::new()),
         Ty::Bool => Value::Bool(false),

@@ -33,6 +33,13 @@ pub enum Ty {
     Pointer(Box<Ty>),
 }
 
+impl Ty {
+    /// Whether Go has a struct for it, which `omitempty` never takes for empty.
+    pub fn is_go_struct(&self) -> bool {
+        matches!(self, Ty::Struct(_) | Ty::Time | Ty::MicroTime | Ty::Quantity | Ty::IntOrString | Ty::Duration)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Field {
     pub name: &'static str,
@@ -41,6 +48,8 @@ pub struct Field {
     pub omit_empty: bool,
     /// Go's `omitzero`: the same for structs and times.
     pub omit_zero: bool,
+    /// Whether something is written even where the field is absent.
+    pub always: bool,
     /// The protobuf field number, after those of the embedded messages on the way to it; empty where there is none.
     pub number_path: Vec<u32>,
     /// Whether OpenAPI lists the field as required.
@@ -69,7 +78,15 @@ impl Struct {
     }
 
     pub fn field(&self, name: &str) -> Option<usize> {
-        self.fields.iter().position(|field| field.name == name)
+        self.field_from(0, name)
+    }
+
+    /// The same, looked for from `start` on first: fields mostly come in the order of their struct.
+    pub fn field_from(&self, start: usize, name: &str) -> Option<usize> {
+        let start = start.min(self.fields.len());
+        let (before, after) = self.fields.split_at(start);
+        let found = after.iter().position(|field| field.name == name).map(|index| start + index);
+        found.or_else(|| before.iter().position(|field| field.name == name))
     }
 }
 
@@ -135,7 +152,21 @@ fn parse(text: &'static str) -> Types {
             types.structs.push(Struct { name: first, map_type, fields: Vec::new() });
         }
     }
+    for index in 0..types.structs.len() {
+        for field in 0..types.structs[index].fields.len() {
+            types.structs[index].fields[field].always = always(&types.structs, &types.structs[index].fields[field]);
+        }
+    }
     types
+}
+
+/// Structs by value cannot contain themselves, so this ends.
+fn always(structs: &[Struct], field: &Field) -> bool {
+    match &field.ty {
+        Ty::Struct(id) => !field.omit_zero || structs[id.0 as usize].fields.iter().any(|field| always(structs, field)),
+        ty if ty.is_go_struct() => !field.omit_zero,
+        _ => !field.omit_empty && !field.omit_zero,
+    }
 }
 
 fn field(name: &'static str, ty: Ty, words: std::str::Split<'static, char>) -> Field {
@@ -144,6 +175,7 @@ fn field(name: &'static str, ty: Ty, words: std::str::Split<'static, char>) -> F
         ty,
         omit_empty: false,
         omit_zero: false,
+        always: false,
         number_path: Vec::new(),
         required: false,
         patch_strategy: None,

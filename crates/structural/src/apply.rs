@@ -8,15 +8,18 @@
 //! Both are pure: the time is an argument, and defaulting, validation and storage are the caller's. A caller applies
 //! defaults to what [`apply`] returns before storing it, and to what it gives to [`update`] before calling it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use crate::shape::{Shape, fill_zero_fields};
+use crate::shape::Shape;
 
 mod kubectl;
 mod managed;
 mod path;
+mod retrack;
 mod set;
 mod typed;
 
@@ -114,14 +117,16 @@ pub fn apply(live: Option<&Value>, config: &Value, write: Write<'_>, force: bool
 
     let empty = write.empty();
     let live = live.unwrap_or(&empty);
-    let mut managers = managed::read(live)
+    let mut managers = managed::read(&live["metadata"]["managedFields"])
         .map_err(|error| ApplyError::Unexpected(format!("failed to decode managed fields: {error}")))?;
     let mut live = write.versions.convert(live, write.api_version);
-    managed::remove(&mut live);
+    managed::take(&mut live);
     if managers.is_empty() {
         // Whoever made the object before anyone applied to it is remembered as one manager.
         let before = Write { manager: "before-first-apply", ..write };
-        managers = track(&empty, &live, managers, before);
+        if let Some(changes) = Changes::between(&empty, &live, before) {
+            managers = track(&empty, &live, managers, &changes, before);
+        }
     }
     let manager = Manager::new(write.manager, Operation::Apply, write.api_version, write.subresource);
     let outcome = match merge_config(&live, config, managers.clone(), &manager, write, force) {
@@ -156,56 +161,104 @@ pub fn apply(live: Option<&Value>, config: &Value, write: Write<'_>, force: bool
 
 /// Sets the managed fields of an object about to be written by anything but apply: `live` is what is stored (`None` on
 /// create), `new` what will be, with defaults.
-pub fn update(live: Option<&Value>, new: &Value, write: Write<'_>) -> Value {
+pub fn update(live: Option<&Value>, new: &mut Value, write: Write<'_>) {
+    update_by(live, new, write, Way::Short);
+}
+
+/// The short way is the long one with less reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Short,
+    #[cfg_attr(not(test), expect(dead_code, reason = "the measure of the short way"))]
+    Long,
+}
+
+fn update_by(live: Option<&Value>, new: &mut Value, write: Write<'_>, way: Way) {
     let empty = write.empty();
     let exists = live.is_some();
     let live = live.unwrap_or(&empty);
-    let of_live = || managed::read(live).unwrap_or_default();
-    let managers = if !write.subresource.is_empty() {
-        of_live()
-    } else if managed::is_reset(new) {
-        Managers::new()
-    } else {
-        match managed::read(new) {
+    let before = &live["metadata"]["managedFields"];
+    let sent = managed::take(new).filter(|sent| !sent.is_null());
+    let keeps = !write.subresource.is_empty() || sent.as_ref().is_none_or(|sent| sent == before);
+    let changes = Changes::between(live, new, write);
+    if way == Way::Short
+        && keeps
+        && let (Some(changes), Some(entries)) = (&changes, before.as_array())
+        && let Some(entries) = retrack::retrack(entries, changes, write)
+    {
+        managed::put(new, entries);
+        return;
+    }
+    let of_live = || managed::read(before).unwrap_or_default();
+    let managers = match &sent {
+        _ if !write.subresource.is_empty() => of_live(),
+        Some(sent) if managed::is_reset(sent) => Managers::new(),
+        Some(sent) => match managed::read(sent) {
             Ok(managers) if !managers.is_empty() => managers,
             _ => of_live(),
-        }
+        },
+        None => of_live(),
     };
-    let mut object = new.clone();
-    managed::remove(&mut object);
     if managers.is_empty() && exists {
-        return object; // nobody tracks this object, and a plain write does not begin to
+        return; // nobody tracks this object, and a plain write does not begin to
     }
-    let managers = track(live, &object, managers, write);
-    managed::write(&mut object, &managers);
-    object
+    let managers = match changes {
+        Some(changes) => track(live, new, managers, &changes, write),
+        None => managers,
+    };
+    managed::write(new, &managers);
 }
 
-/// Keeps the times of the managed fields of an object that did not change otherwise, so that writing it again is no change.
-pub fn keep_times(new: &mut Value, old: &Value) {
-    let without = |object: &Value| {
-        let mut object = object.clone();
-        managed::remove(&mut object);
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.shift_remove("resourceVersion");
-        }
-        object
+/// Keeps the times of the managed fields of an object that did not change otherwise, so that writing it again is no
+/// change. Says whether that was so.
+pub fn keep_times(new: &mut Value, old: &Value) -> bool {
+    let same = |new: &Value, old: &Value| {
+        let same_entry = |(new, old): (&Value, &Value)| equal_but(new, old, &["time"]);
+        let (new_entries, old_entries) = (managed::entries(new), managed::entries(old));
+        equal_but(&new["metadata"], &old["metadata"], &["managedFields", "resourceVersion"])
+            && equal_but(new, old, &["metadata"])
+            && new_entries.len() == old_entries.len()
+            && new_entries.iter().zip(old_entries).all(same_entry)
     };
-    let timeless = |object: &Value| {
-        let mut entries = object["metadata"]["managedFields"].clone();
-        for entry in entries.as_array_mut().into_iter().flatten() {
-            if let Some(entry) = entry.as_object_mut() {
-                entry.shift_remove("time");
-            }
-        }
-        entries
-    };
-    if without(new) == without(old)
-        && timeless(new) == timeless(old)
-        && let (Some(metadata), Some(entries)) =
-            (new.get_mut("metadata").and_then(Value::as_object_mut), old["metadata"].get("managedFields"))
+    if !same(new, old) {
+        return false;
+    }
+    if let (Some(metadata), Some(entries)) =
+        (new.get_mut("metadata").and_then(Value::as_object_mut), old["metadata"].get("managedFields"))
     {
         metadata.insert("managedFields".to_owned(), entries.clone());
+    }
+    true
+}
+
+/// Whether two maps are equal apart from some keys.
+fn equal_but(a: &Value, b: &Value, skip: &[&str]) -> bool {
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
+    let counted =
+        |fields: &Map<String, Value>| fields.len() - skip.iter().filter(|name| fields.contains_key(**name)).count();
+    counted(a) == counted(b)
+        && a.iter().all(|(name, value)| skip.contains(&name.as_str()) || b.get(name) == Some(value))
+}
+
+/// What a write changes.
+struct Changes {
+    /// Modified or added.
+    touched: Set,
+    removed: Set,
+    /// Of what was touched, what can be owned.
+    owned: Set,
+    comparison: Comparison,
+}
+
+impl Changes {
+    /// `None` for a kind whose version nobody serves.
+    fn between(live: &Value, new: &Value, write: Write<'_>) -> Option<Self> {
+        let shape = write.versions.shape(write.api_version)?;
+        let (live, new) = (write.converted(live), write.converted(new));
+        let comparison = typed::compare_written(&live, &new, shape, write.reset);
+        let touched = comparison.modified.union(&comparison.added);
+        let owned = touched.difference(always_unowned());
+        Some(Self { touched, removed: comparison.removed.clone(), owned, comparison })
     }
 }
 
@@ -214,6 +267,14 @@ impl<'a> Write<'a> {
         self.versions.shape(self.api_version).ok_or_else(|| {
             ApplyError::Unexpected(format!("no corresponding type for {}, Kind={}", self.api_version, self.kind))
         })
+    }
+
+    /// The object in the version of the write.
+    fn converted<'v>(&self, object: &'v Value) -> Cow<'v, Value> {
+        if object["apiVersion"] == self.api_version {
+            return Cow::Borrowed(object);
+        }
+        Cow::Owned(self.versions.convert(object, self.api_version))
     }
 
     fn empty(&self) -> Value {
@@ -225,26 +286,19 @@ impl<'a> Write<'a> {
 }
 
 /// An update of the managers by one who writes without applying: what changed is his.
-fn track(live: &Value, new: &Value, managers: Managers, write: Write<'_>) -> Managers {
-    let Some(shape) = write.versions.shape(write.api_version) else {
-        return managers;
-    };
+fn track(live: &Value, new: &Value, managers: Managers, changes: &Changes, write: Write<'_>) -> Managers {
     let manager = Manager::new(write.manager, Operation::Update, write.api_version, write.subresource);
-    let mut live = write.versions.convert(live, write.api_version);
-    let mut new = write.versions.convert(new, write.api_version);
-    fill_zero_fields(&mut live, shape);
-    fill_zero_fields(&mut new, shape);
-    let comparison = typed::compare_objects(&live, &new, shape).without(write.reset);
     let managers = reconciled(managers, write);
     // The writer is judged apart from what he owned before, and takes even from himself.
-    let Ok(mut managers) = settle(&live, &new, managers, None, &comparison, write, true) else {
+    let Ok(mut managers) = settle(live, new, managers, None, &changes.comparison, typed::compare_written, write, true)
+    else {
         return Managers::new();
     };
-    let set = comparison.modified.union(&comparison.added);
-    let set = set.difference(&always_unowned());
-    if !set.is_empty() {
-        let previous = managers.remove(&manager);
-        let set = previous.as_ref().map_or_else(|| set.clone(), |previous| set.union(&previous.set));
+    if !changes.owned.is_empty() {
+        let set = match managers.remove(&manager) {
+            Some(previous) => changes.owned.union(&previous.set),
+            None => changes.owned.clone(),
+        };
         let owned = Owned { set, api_version: write.api_version.to_owned(), time: Some(write.now.to_owned()) };
         managers.insert(manager, owned);
     }
@@ -252,9 +306,11 @@ fn track(live: &Value, new: &Value, managers: Managers, write: Write<'_>) -> Man
     managers
 }
 
-/// Most managers that update an object are kept apart; of more than ten the oldest are summed up.
+/// How many managers that update an object are kept apart.
+const MOST: usize = 10;
+
+/// Of more managers than that the oldest are summed up.
 fn cap(managers: &mut Managers) {
-    const MOST: usize = 10;
     let seconds = |managers: &Managers, manager: &Manager| {
         let time = managers[manager].time.as_deref().and_then(crate::time::parse_rfc3339);
         time.map_or(0, |(seconds, _)| seconds)
@@ -321,9 +377,9 @@ fn merge_config(
         Some(last) if !last.set.is_empty() => drop_unclaimed(merged, &managers, last, write),
         _ => merged,
     };
-    let comparison = typed::compare_objects(live, &pruned, shape).without(write.reset);
-    let managers =
-        settle(live, &pruned, managers, Some(manager), &comparison, write, force).map_err(Refusal::Conflicts)?;
+    let comparison = typed::compare_objects(live, &pruned, shape, write.reset);
+    let managers = settle(live, &pruned, managers, Some(manager), &comparison, typed::compare_objects, write, force)
+        .map_err(Refusal::Conflicts)?;
     let unchanged = path::compare(live, &pruned).is_eq();
     Ok(((!unchanged).then_some(pruned), managers))
 }
@@ -366,13 +422,17 @@ fn drop_unclaimed(merged: Value, managers: &Managers, last: &Owned, write: Write
     write.versions.convert(&object, write.api_version)
 }
 
+type Compare = fn(&Value, &Value, Shape<'_>, &Set) -> Comparison;
+
 /// Takes changed fields from the managers who owned them, or reports the conflicts.
+#[expect(clippy::too_many_arguments, reason = "two callers, each argument a different kind of thing")]
 fn settle(
     old: &Value,
     new: &Value,
     mut managers: Managers,
     writer: Option<&Manager>,
     comparison: &Comparison,
+    compare: Compare,
     write: Write<'_>,
     force: bool,
 ) -> Result<Managers, Conflicts> {
@@ -388,7 +448,7 @@ fn settle(
             let shape = write.versions.shape(&owned.api_version)?;
             let old = write.versions.convert(old, &owned.api_version);
             let new = write.versions.convert(new, &owned.api_version);
-            Some(typed::compare_objects(&old, &new, shape).without(write.reset))
+            Some(compare(&old, &new, shape, write.reset))
         });
         let Some(comparison) = comparison else {
             changes.push((manager.clone(), None)); // a version nobody serves any more
@@ -424,7 +484,12 @@ fn reconciled(mut managers: Managers, write: Write<'_>) -> Managers {
 }
 
 /// What the server sets itself is nobody's.
-fn always_unowned() -> Set {
+fn always_unowned() -> &'static Set {
+    static UNOWNED: OnceLock<Set> = OnceLock::new();
+    UNOWNED.get_or_init(unowned)
+}
+
+fn unowned() -> Set {
     let mut paths: Vec<Vec<&str>> = vec![vec!["apiVersion"], vec!["kind"], vec!["metadata"]];
     for name in [
         "name",
@@ -444,7 +509,7 @@ fn always_unowned() -> Set {
 
 fn strip_metadata(managers: &mut Managers, manager: &Manager) {
     if let Some(owned) = managers.get_mut(manager) {
-        owned.set = owned.set.difference(&always_unowned());
+        owned.set = owned.set.difference(always_unowned());
         if owned.set.is_empty() {
             managers.remove(manager);
         }

@@ -12,6 +12,7 @@ pub mod text;
 mod zero;
 
 pub use zero::fill_zero_fields;
+pub(crate) use zero::zero_of;
 
 /// A set of types that may refer to each other (JSON schema properties contain themselves, so a tree will not do).
 #[derive(Clone, Debug, Default)]

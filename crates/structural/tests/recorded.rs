@@ -125,7 +125,11 @@ fn writes_are_tracked_alike() {
         let live = case.get("live").filter(|live| !live.is_null());
         let outcome = match case["op"].as_str().unwrap() {
             "apply" => apply(live, &case["new"], write, case["force"] == true),
-            _ => Ok(update(live, &case["new"], write)),
+            _ => {
+                let mut new = case["new"].clone();
+                update(live, &mut new, write);
+                Ok(new)
+            }
         };
         match (outcome, case.get("conflict")) {
             (Ok(mut object), None) => {

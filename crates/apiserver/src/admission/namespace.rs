@@ -26,7 +26,7 @@ pub(super) fn lifecycle(state: &State, attributes: &Attributes<'_>) -> Result<()
     let Some(found) = found else {
         return Err(ApiError::not_found("", "namespaces", namespace));
     };
-    let value = found.value();
+    let value = found.shared();
     if value["status"]["phase"] != "Terminating" {
         return Ok(());
     }

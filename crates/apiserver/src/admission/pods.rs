@@ -39,7 +39,7 @@ pub(super) fn service_account(state: &mut State, attributes: &Attributes<'_>, po
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         return Err(attributes.forbidden(&why));
     };
-    let account = account.value();
+    let account = account.shared();
     let automount = spec["automountServiceAccountToken"].as_bool();
     let automount = automount.or(account["automountServiceAccountToken"].as_bool()).unwrap_or(true);
     if automount {
@@ -93,14 +93,14 @@ pub(super) fn priority(state: &State, attributes: &Attributes<'_>, pod: &mut Val
     let spec = &mut pod["spec"];
     let class = match spec["priorityClassName"].as_str().filter(|name| !name.is_empty()) {
         Some(name) => match find(state, "scheduling.k8s.io", "priorityclasses", name) {
-            Some(class) => Some(class.value()),
+            Some(class) => Some(class),
             None => {
                 return Err(attributes.forbidden(&format!("no PriorityClass with name {name} was found")));
             }
         },
         None => default_class(state),
     };
-    let (value, policy) = match &class {
+    let (value, policy) = match class.as_deref().map(Object::shared) {
         Some(class) => {
             spec["priorityClassName"] = class["metadata"]["name"].clone();
             (class["value"].as_i64().unwrap_or(0), class["preemptionPolicy"].as_str().unwrap_or("PreemptLowerPriority"))
@@ -127,22 +127,21 @@ pub(super) fn priority(state: &State, attributes: &Attributes<'_>, pod: &mut Val
 }
 
 /// The class marked as the default; of several the one of the lowest value.
-fn default_class(state: &State) -> Option<Value> {
+fn default_class(state: &State) -> Option<Arc<Object>> {
     let table = state.registry.table("scheduling.k8s.io", "priorityclasses")?;
-    let classes = state.store.table(table).range("", None).map(|class| class.value());
-    classes.filter(|class| class["globalDefault"] == true).min_by_key(|class| class["value"].as_i64().unwrap_or(0))
+    let classes = state.store.table(table).range("", None).filter(|class| class.shared()["globalDefault"] == true);
+    classes.min_by_key(|class| class.shared()["value"].as_i64().unwrap_or(0)).cloned()
 }
 
 pub(super) fn one_default_priority(state: &State, attributes: &Attributes<'_>, class: &Value) -> Result<(), ApiError> {
     if class["globalDefault"] != true {
         return Ok(());
     }
-    match default_class(state).map(|other| other["metadata"]["name"].clone()) {
-        Some(other) if other != class["metadata"]["name"] => {
-            let other = other.as_str().unwrap_or_default().to_owned();
-            Err(attributes
-                .forbidden(&format!("PriorityClass {other} is already marked as default. Only one default can exist")))
-        }
+    match default_class(state) {
+        Some(other) if class["metadata"]["name"] != *other.name() => Err(attributes.forbidden(&format!(
+            "PriorityClass {} is already marked as default. Only one default can exist",
+            other.name()
+        ))),
         _ => Ok(()),
     }
 }
@@ -175,7 +174,7 @@ pub(super) fn runtime_class(state: &State, attributes: &Attributes<'_>, pod: &mu
     let Some(class) = find(state, "node.k8s.io", "runtimeclasses", &name) else {
         return Err(attributes.forbidden(&format!("pod rejected: RuntimeClass {name:?} not found")));
     };
-    let class = class.value();
+    let class = class.shared();
     let overhead =
         class.pointer("/overhead/podFixed").filter(|fixed| fixed.as_object().is_some_and(|fixed| !fixed.is_empty()));
     let given = pod["spec"].get("overhead").filter(|given| given.is_object());

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Conflicts, Write, typed};
+use super::{Conflicts, Set, Write, typed};
 
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -19,7 +19,7 @@ pub(super) fn owns(conflicts: &Conflicts, live: &Value, write: Write<'_>) -> Res
             return None;
         }
         typed::check(&last, shape).ok()?;
-        let comparison = typed::compare_objects(&last, live, shape);
+        let comparison = typed::compare_objects(&last, live, shape, &Set::default());
         let set = typed::field_set(&last, shape);
         Some(set.difference(&comparison.modified).difference(&comparison.added).difference(&comparison.removed))
     })();

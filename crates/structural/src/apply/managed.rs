@@ -59,10 +59,10 @@ impl Manager {
     }
 }
 
-/// Reads `metadata.managedFields` of an object; an error if it cannot be read.
-pub(crate) fn read(object: &Value) -> Result<Managers, String> {
+/// Reads the `metadata.managedFields` of an object; an error if they cannot be read.
+pub(crate) fn read(entries: &Value) -> Result<Managers, String> {
     let mut managers = Managers::new();
-    let Some(entries) = object["metadata"]["managedFields"].as_array() else {
+    let Some(entries) = entries.as_array() else {
         return Ok(managers);
     };
     for entry in entries {
@@ -91,23 +91,26 @@ pub(crate) fn read(object: &Value) -> Result<Managers, String> {
     Ok(managers)
 }
 
-/// Writes `metadata.managedFields`, in the order of the server.
+/// Writes `metadata.managedFields`.
 pub(crate) fn write(object: &mut Value, managers: &Managers) {
-    remove(object);
-    if managers.is_empty() {
-        return;
+    take(object);
+    if !managers.is_empty() {
+        put(object, managers.iter().map(|(manager, owned)| entry(manager, owned)).collect());
     }
-    let mut entries: Vec<(&Manager, &Owned)> = managers.iter().collect();
-    let seconds = |owned: &Owned| owned.time.as_deref().and_then(time::parse_rfc3339).map_or(0, |(seconds, _)| seconds);
-    entries.sort_by(|(a, a_owned), (b, b_owned)| {
-        a.operation
-            .cmp(&b.operation)
-            .then_with(|| seconds(a_owned).cmp(&seconds(b_owned)))
-            .then_with(|| a.name.cmp(&b.name))
-            .then_with(|| a_owned.api_version.cmp(&b_owned.api_version))
-            .then_with(|| a.subresource.cmp(&b.subresource))
-    });
-    let entries = entries.into_iter().map(|(manager, owned)| entry(manager, owned)).collect();
+}
+
+/// Writes entries in the order of the server.
+pub(crate) fn put(object: &mut Value, mut entries: Vec<Value>) {
+    let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+    let seconds =
+        |entry: &Value| entry["time"].as_str().and_then(time::parse_rfc3339).map_or(0, |(seconds, _)| seconds);
+    let key = |entry: &Value| {
+        let names = ["manager", "apiVersion", "subresource"].map(|key| text(entry, key));
+        (text(entry, "operation"), seconds(entry), names)
+    };
+    if entries.len() > 1 {
+        entries.sort_by_cached_key(key);
+    }
     if let Some(object) = object.as_object_mut() {
         let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         if let Some(metadata) = metadata.as_object_mut() {
@@ -116,7 +119,12 @@ pub(crate) fn write(object: &mut Value, managers: &Managers) {
     }
 }
 
-fn entry(manager: &Manager, owned: &Owned) -> Value {
+/// The entries of an object.
+pub(crate) fn entries(object: &Value) -> &[Value] {
+    object["metadata"]["managedFields"].as_array().map_or(&[], Vec::as_slice)
+}
+
+pub(crate) fn entry(manager: &Manager, owned: &Owned) -> Value {
     let mut entry = Map::new();
     let mut put = |key: &str, value: Value| {
         entry.insert(key.to_owned(), value);
@@ -139,15 +147,14 @@ fn entry(manager: &Manager, owned: &Owned) -> Value {
     Value::Object(entry)
 }
 
-pub(crate) fn remove(object: &mut Value) {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.shift_remove("managedFields");
-    }
+/// Takes the managed fields off an object.
+pub(crate) fn take(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata").and_then(Value::as_object_mut)?.shift_remove("managedFields")
 }
 
 /// Whether a writer asks to forget all ownership, by an empty list or a list of one empty entry.
-pub(crate) fn is_reset(object: &Value) -> bool {
-    match object["metadata"]["managedFields"].as_array().map(Vec::as_slice) {
+pub(crate) fn is_reset(entries: &Value) -> bool {
+    match entries.as_array().map(Vec::as_slice) {
         Some([]) => true,
         Some([only]) => only.as_object().is_some_and(|fields| {
             fields.values().all(|value| value.is_null() || value.as_str().is_some_and(str::is_empty))

@@ -147,14 +147,14 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
             differ.unwrap_or_else(|| a.len().cmp(&b.len()))
         }
         (Value::Object(a), Value::Object(b)) => {
-            let sorted = |fields: &serde_json::Map<String, Value>| {
-                let mut fields: Vec<_> = fields.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-                fields.sort_by(|a, b| a.0.cmp(&b.0));
+            fn sorted(fields: &serde_json::Map<String, Value>) -> Vec<(&String, &Value)> {
+                let mut fields: Vec<_> = fields.iter().collect();
+                fields.sort_by_key(|(name, _)| *name);
                 fields
-            };
+            }
             let (a, b) = (sorted(a), sorted(b));
             let differ =
-                a.iter().zip(&b).map(|(a, b)| a.0.cmp(&b.0).then_with(|| compare(&a.1, &b.1))).find(|it| it.is_ne());
+                a.iter().zip(&b).map(|(a, b)| a.0.cmp(b.0).then_with(|| compare(a.1, b.1))).find(|it| it.is_ne());
             differ.unwrap_or_else(|| a.len().cmp(&b.len()))
         }
         (a, b) => rank(a).cmp(&rank(b)),

@@ -85,6 +85,46 @@ impl Set {
         }
     }
 
+    /// Whether there is nothing at all in it, not even empty sets.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.members.is_empty() && self.children.is_empty()
+    }
+
+    /// Adds a step: as a member if `member`, and with what is below it.
+    pub(crate) fn put(&mut self, step: &Element, member: bool, below: Self) {
+        if member {
+            self.members.insert(step.clone());
+        }
+        if !below.is_bare() {
+            self.children.insert(step.clone(), below);
+        }
+    }
+
+    /// `None` if the field is a member, else what is below it.
+    pub(crate) fn below_field(&self, name: &str) -> Option<Option<&Self>> {
+        let is = |element: &Element| matches!(element, Element::Field(field) if field == name);
+        if self.members.iter().any(is) {
+            return None;
+        }
+        Some(self.children.iter().find(|(element, _)| is(element)).map(|(_, child)| child))
+    }
+
+    /// Whether the two have a member in common, the other as it is on the wire.
+    pub(crate) fn meets_wire(&self, wire: &Value) -> bool {
+        let found = |element: &Element| wire.get(element.wire());
+        self.members.iter().any(|element| found(element).is_some_and(is_wire_member))
+            || self.children.iter().any(|(element, child)| found(element).is_some_and(|below| child.meets_wire(below)))
+    }
+
+    /// Whether every member is one of the other, as it is on the wire.
+    pub(crate) fn is_within_wire(&self, wire: &Value) -> bool {
+        let found = |element: &Element| wire.get(element.wire());
+        self.members.iter().all(|element| found(element).is_some_and(is_wire_member))
+            && self.children.iter().all(|(element, child)| {
+                child.is_empty() || found(element).is_some_and(|below| child.is_within_wire(below))
+            })
+    }
+
     pub fn has(&self, path: &[Element]) -> bool {
         match path {
             [] => false,
@@ -198,4 +238,9 @@ impl Set {
             prefix.pop();
         }
     }
+}
+
+/// A step is a member if nothing is below it, or if the dot is.
+fn is_wire_member(below: &Value) -> bool {
+    below.as_object().is_some_and(|below| below.is_empty() || below.contains_key("."))
 }

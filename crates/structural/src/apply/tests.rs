@@ -62,7 +62,11 @@ impl World {
         };
         let mut new = self.object.clone().unwrap_or_else(|| json!({"apiVersion": "apps/v1", "kind": "Deployment"}));
         change(&mut new);
-        self.object = Some(update(self.object.as_ref(), &new, write));
+        let mut long = new.clone();
+        update_by(self.object.as_ref(), &mut long, write, Way::Long);
+        update(self.object.as_ref(), &mut new, write);
+        assert_eq!(new, long, "both ways agree");
+        self.object = Some(new);
     }
 
     fn object(&self) -> &Value {
@@ -295,6 +299,31 @@ fn an_apply_without_a_change_keeps_the_times() {
     assert_eq!(again, before);
 }
 
+/// One of some usual changes; the world compares both ways of recording it.
+fn edit(object: &mut Value, what: usize, value: u8) {
+    let spec = &mut object["spec"];
+    let containers = &mut spec["template"]["spec"]["containers"];
+    match what {
+        0 => spec["replicas"] = value.into(),
+        1 => containers[0]["image"] = format!("i{value}").into(),
+        2 => containers[0]["env"] = json!([{"name": "A", "value": value.to_string()}, {"name": format!("B{value}")}]),
+        3 => drop(containers[0].as_object_mut().unwrap().shift_remove("env")),
+        4 => *containers = json!([containers[0], {"name": format!("extra{value}"), "image": "x"}]),
+        5 => *containers = json!([containers[0]]),
+        6 => object["metadata"]["labels"] = json!({format!("l{value}"): "x"}),
+        7 => object["metadata"]["annotations"][format!("a{value}")] = "y".into(),
+        8 => drop(object["metadata"].as_object_mut().unwrap().shift_remove("labels")),
+        9 => {
+            object["status"] = json!({"replicas": value, "conditions": [{"type": "Ready", "status": "True",
+            "lastUpdateTime": null, "message": format!("m{value}")}]})
+        }
+        10 => object["status"]["readyReplicas"] = value.into(),
+        11 => drop(object.as_object_mut().unwrap().shift_remove("status")),
+        12 => spec["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": value}}),
+        _ => spec["template"]["spec"]["nodeSelector"] = json!({"zone": value.to_string()}),
+    }
+}
+
 fn custom() -> Shapes {
     let schema = Schema::parse(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "a": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -343,6 +372,17 @@ proptest! {
         for entry in two["metadata"]["managedFields"].as_array().into_iter().flatten() {
             let set = Set::parse(&entry["fieldsV1"]).unwrap();
             prop_assert_eq!(&set.wire(), &entry["fieldsV1"]);
+        }
+    }
+
+    #[test]
+    fn the_short_way_comes_to_what_the_long_one_does(edits in proptest::collection::vec((0..4usize, 0..14usize, 0..3u8), 1..25)) {
+        let mut world = World::new();
+        world.update("kubectl-create", "", |object| *object = config(json!({"replicas": 1, "template": {
+            "metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}})));
+        for (manager, what, value) in edits {
+            let (manager, part) = [("kubectl-create", ""), ("other", ""), ("other", "status"), ("third", "status")][manager];
+            world.update(manager, part, |object| edit(object, what, value));
         }
     }
 

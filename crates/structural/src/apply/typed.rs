@@ -2,15 +2,17 @@
 
 use serde_json::{Map, Value};
 
-use super::path::{Element, compare};
+use super::path::Element;
 use super::set::Set;
 use crate::go;
 use crate::shape::{ListRelation, ListShape, MapRelation, MapShape, Scalar, Shape};
 
 mod check;
+mod compare;
 mod merge;
 
 pub(super) use check::check;
+pub(super) use compare::{Comparison, compare_objects, compare_written};
 pub(super) use merge::merge;
 
 /// How a value is to be taken: what it is, where the shape allows that, else what the shape would rather have.
@@ -61,6 +63,15 @@ fn kind<'a>(shape: Option<Shape<'a>>, value: Option<&Value>) -> Kind<'a> {
 
 /// The step into an element of a list that has such steps.
 fn element_of(list: ListShape<'_>, item: &Value) -> Result<Element, String> {
+    element_by(list, item, |fields, _, name| fields.get(name).cloned())
+}
+
+/// The same, the values of its key fields read by `read`.
+fn element_by<'a>(
+    list: ListShape<'a>,
+    item: &Value,
+    read: impl Fn(&Map<String, Value>, Option<MapShape<'a>>, &str) -> Option<Value>,
+) -> Result<Element, String> {
     match list.relation {
         ListRelation::Atomic => Err("invalid indexing of non-associative list".to_owned()),
         ListRelation::Set => match item {
@@ -81,7 +92,7 @@ fn element_of(list: ListShape<'_>, item: &Value) -> Result<Element, String> {
             let mut key = Vec::new();
             for name in keys {
                 let default = || map.and_then(|map| map.field(name)).and_then(|field| field.default.clone());
-                if let Some(value) = fields.get(name).cloned().or_else(default) {
+                if let Some(value) = read(fields, map, name).or_else(default) {
                     key.push((name.clone(), value));
                 }
             }
@@ -144,146 +155,6 @@ fn collect(value: &Value, shape: Option<Shape<'_>>, path: &mut Vec<Element>, set
                 path.pop();
             }
         }
-    }
-}
-
-/// What changed from one object to another.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Comparison {
-    pub(crate) added: Set,
-    pub(crate) modified: Set,
-    pub(crate) removed: Set,
-}
-
-impl Comparison {
-    pub(crate) fn without(mut self, reset: &Set) -> Self {
-        self.added = self.added.recursive_difference(reset);
-        self.modified = self.modified.recursive_difference(reset);
-        self.removed = self.removed.recursive_difference(reset);
-        self
-    }
-}
-
-pub(crate) fn compare_objects(old: &Value, new: &Value, shape: Shape<'_>) -> Comparison {
-    let mut comparison = Comparison::default();
-    compare_node(Some(old), Some(new), Some(shape), &mut Vec::new(), &mut comparison);
-    comparison
-}
-
-fn compare_node(
-    old: Option<&Value>,
-    new: Option<&Value>,
-    shape: Option<Shape<'_>>,
-    path: &mut Vec<Element>,
-    out: &mut Comparison,
-) {
-    let (old_kind, new_kind) = (kind(shape, old), kind(shape, new));
-    let leaf = match (old, new) {
-        (None, None) => return,
-        (Some(_), None) => compare_as(old_kind, old, new, path, out),
-        (None, Some(_)) => compare_as(new_kind, old, new, path, out),
-        (Some(_), Some(_)) if old_kind.same(&new_kind) => compare_as(new_kind, old, new, path, out),
-        (Some(_), Some(_)) => {
-            compare_as(old_kind, old, new, path, out);
-            compare_as(new_kind, old, new, path, out)
-        }
-    };
-    if !leaf {
-        if old.is_none() {
-            out.added.insert(path);
-        } else if new.is_none() {
-            out.removed.insert(path);
-        }
-    }
-}
-
-/// Compares two values as one kind; says whether it took them as leaves.
-fn compare_as(
-    kind: Kind<'_>,
-    old: Option<&Value>,
-    new: Option<&Value>,
-    path: &mut Vec<Element>,
-    out: &mut Comparison,
-) -> bool {
-    match kind {
-        Kind::Nothing => false,
-        Kind::Scalar(_) => {
-            compare_leaf(old, new, path, out);
-            true
-        }
-        Kind::List(list) => {
-            let items = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-            let (old_items, new_items) = (items(old), items(new));
-            if *list.relation == ListRelation::Atomic || (old_items.is_empty() && new_items.is_empty()) {
-                compare_leaf(old, new, path, out);
-                return true;
-            }
-            compare_lists(list, &old_items, &new_items, path, out);
-            false
-        }
-        Kind::Map(map) => {
-            let empty = Map::new();
-            let old_fields = old.and_then(Value::as_object).unwrap_or(&empty);
-            let new_fields = new.and_then(Value::as_object).unwrap_or(&empty);
-            if map.relation == MapRelation::Atomic || (old_fields.is_empty() && new_fields.is_empty()) {
-                compare_leaf(old, new, path, out);
-                return true;
-            }
-            let added = new_fields.keys().filter(|name| !old_fields.contains_key(*name));
-            for name in old_fields.keys().chain(added) {
-                path.push(Element::field(name));
-                compare_node(old_fields.get(name), new_fields.get(name), map.under(name), path, out);
-                path.pop();
-            }
-            false
-        }
-    }
-}
-
-fn compare_leaf(old: Option<&Value>, new: Option<&Value>, path: &[Element], out: &mut Comparison) {
-    match (old, new) {
-        (None, Some(_)) => out.added.insert(path),
-        (Some(_), None) => out.removed.insert(path),
-        (Some(old), Some(new)) if compare(old, new).is_ne() => out.modified.insert(path),
-        _ => {}
-    }
-}
-
-fn compare_lists(list: ListShape<'_>, old: &[Value], new: &[Value], path: &mut Vec<Element>, out: &mut Comparison) {
-    let mut steps: Vec<Element> = Vec::new();
-    let mut sides: std::collections::BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = std::collections::BTreeMap::new();
-    for (items, newer) in [(old, false), (new, true)] {
-        for item in items {
-            let Ok(step) = element_of(list, item) else { continue };
-            if !sides.contains_key(&step) {
-                steps.push(step.clone());
-            }
-            let side = sides.entry(step).or_default();
-            if newer { side.1.push(item) } else { side.0.push(item) }
-        }
-    }
-    for step in steps {
-        let (old, new) = &sides[&step];
-        path.push(step);
-        match (old.as_slice(), new.as_slice()) {
-            ([] | [_], [] | [_]) => {
-                compare_node(old.first().copied(), new.first().copied(), Some(list.element), path, out);
-            }
-            ([_, _, ..], [_, _, ..]) => {
-                if old.len() != new.len() || old.iter().zip(new).any(|(old, new)| compare(old, new).is_ne()) {
-                    out.modified.insert(path);
-                }
-            }
-            ([_, _, ..], rest) => {
-                compare_node(None, rest.first().copied(), Some(list.element), path, out);
-                out.removed.insert(path);
-            }
-            (rest, [_, _, ..]) => {
-                compare_node(rest.first().copied(), None, Some(list.element), path, out);
-                out.added.insert(path);
-            }
-        }
-        path.pop();
     }
 }
 

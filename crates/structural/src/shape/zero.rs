@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Shape;
+use super::{Field, Shape};
 
 /// Adds to an object of a built-in kind the fields its Go type writes even when nobody set them: empty structs such as
 /// `resources: {}`, empty strings, nulls of required lists. Objects of other kinds are left as they are.
@@ -21,14 +21,8 @@ fn fill(value: &mut Value, shape: Shape<'_>) {
                 if fields.get(&field.name).is_some_and(|value| !value.is_null()) {
                     continue;
                 }
-                match &field.default {
-                    Some(default) if is_zero(default) => {
-                        fields.insert(field.name.clone(), default.clone());
-                    }
-                    None if field.required => {
-                        fields.insert(field.name.clone(), Value::Null);
-                    }
-                    _ => {}
+                if let Some(zero) = zero_of(field) {
+                    fields.insert(field.name.clone(), zero.cloned().unwrap_or_default());
                 }
             }
             for (name, value) in fields.iter_mut() {
@@ -42,6 +36,14 @@ fn fill(value: &mut Value, shape: Shape<'_>) {
             items.iter_mut().for_each(|item| fill(item, list.element));
         }
         _ => {}
+    }
+}
+
+/// What a type writes for a field nobody set, if anything; `Some(None)` is a null.
+pub(crate) fn zero_of(field: &Field) -> Option<Option<&Value>> {
+    match &field.default {
+        Some(default) => is_zero(default).then_some(Some(default)),
+        None => field.required.then_some(None),
     }
 }
 
