@@ -1,14 +1,30 @@
-//! From Kubernetes objects to what decisions are made from.
+//! The one owner of what is known of the cluster: watch events in, immutable snapshots out.
 //!
 //! ```text
-//!   Pod, Node, NodeClaim, DaemonSet, …  ──reduce──▶  core's Pod, Node, …  ──▶  World
+//!   Pod, Node, NodeClaim, DaemonSet, …  ──reduce──▶  stores ──▶ machines, usage, plans  ──snapshot──▶  Arc<World>
+//!                                                      └──▶ Change: what each event changed
 //! ```
 //!
-//! A full Pod is kilobytes; placing it needs a shape that its replicas share and a few fields of its own. Everything
-//! here is a pure function of the objects: who reads them, and when, is somebody else's business.
+//! A full Pod is kilobytes; placing it needs a shape that its replicas share and a few fields of its own, so objects are
+//! reduced as they come in. `reduce` is pure functions of objects; [`Index`] keeps the results and never does I/O: who
+//! reads the objects, and when, is somebody else's business.
 
+mod change;
+mod index;
+mod key;
+mod kind;
+mod machine;
+mod object;
 pub mod path;
 pub mod reduce;
+mod snapshot;
+mod store;
 
+pub use change::{Change, Pair, What};
+pub use index::{Index, Options};
+pub use key::Key;
+pub use kind::{Kind, NodeClassKind};
+pub use machine::{Machine, MachineId};
+pub use object::{Attachment, NodeClass, NodeClassStatus, Object, TrackedPod};
 pub use path::Path;
 pub use reduce::{Fault, Interner, Refused};

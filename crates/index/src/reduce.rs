@@ -28,13 +28,13 @@ use crate::path::Path;
 pub use budget::disruption_budget;
 pub use daemon_set::{daemon_set, limits_stand_in_for_requests};
 pub use intern::Interner;
-pub use node::{node, provider_id};
-pub use pod::{claims, pod};
+pub use node::{claim_provider_id, is_tracked, node, provider_id};
+pub use pod::{claims, pod, tracked_pod};
 pub use pool::pool;
 pub use requests::effective_requests;
 pub use resources::resource_list;
 pub use selector::selector;
-pub use storage::{storage_class, volume, volume_claim};
+pub use storage::{attachment, storage_class, volume, volume_claim};
 
 /// One thing that is wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,12 @@ pub struct Interner {
     texts: FxHashSet<Arc<str>>,
     owners: FxHashSet<Arc<[Owner]>>,
     claims: FxHashSet<Arc<[Arc<str>]>>,
+    /// How many values make the next sweep worth its time.
+    sweep_at: usize,
 }
+
+/// Below this many values, what is no longer used costs nothing worth a sweep.
+const SWEEP_FROM: usize = 1024;
 
 impl Interner {
     pub fn shape(&mut self, shape: PodShape) -> Arc<PodShape> {
@@ -34,6 +39,21 @@ impl Interner {
 
     pub(super) fn claims(&mut self, claims: Vec<Arc<str>>) -> Arc<[Arc<str>]> {
         shared(&mut self.claims, claims)
+    }
+
+    /// Forgets what nobody else holds, each time twice as much is kept as after the last sweep: the cost is spread over
+    /// the values that came in.
+    pub fn sweep_if_due(&mut self) {
+        let kept = self.shapes.len() + self.texts.len() + self.owners.len() + self.claims.len();
+        if kept < self.sweep_at.max(SWEEP_FROM) {
+            return;
+        }
+        self.shapes.retain(|value| Arc::strong_count(value) > 1);
+        self.owners.retain(|value| Arc::strong_count(value) > 1);
+        self.claims.retain(|value| Arc::strong_count(value) > 1);
+        self.texts.retain(|value| Arc::strong_count(value) > 1);
+        let left = self.shapes.len() + self.texts.len() + self.owners.len() + self.claims.len();
+        self.sweep_at = left * 2;
     }
 
     /// How many different shapes were seen.

@@ -58,7 +58,8 @@ pub fn provider_id(node: &core_v1::Node) -> Option<&str> {
     node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).filter(|id| !id.is_empty())
 }
 
-fn claim_provider_id(claim: &NodeClaim) -> Option<&str> {
+/// As [`provider_id`], from the NodeClaim; one that is not launched has none.
+pub fn claim_provider_id(claim: &NodeClaim) -> Option<&str> {
     claim.status.as_ref().and_then(|status| status.provider_id.as_deref()).filter(|id| !id.is_empty())
 }
 
@@ -67,7 +68,7 @@ fn label<'a>(node: &'a core_v1::Node, key: &str) -> &'a str {
 }
 
 /// A node of ours is looked at once the cloud controller has told which machine it is and of what type.
-fn is_tracked(node: &core_v1::Node) -> bool {
+pub fn is_tracked(node: &core_v1::Node) -> bool {
     let managed = !label(node, NODEPOOL).is_empty();
     let initialized = !label(node, INITIALIZED).is_empty();
     !managed || (provider_id(node).is_some() && (initialized || !label(node, INSTANCE_TYPE).is_empty()))

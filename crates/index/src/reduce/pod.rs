@@ -10,7 +10,10 @@ use karpenter_core::pod::{Owner, Phase, Pod, PodShape};
 use karpenter_core::ports::HostPort;
 
 use super::{Faults, Interner, Refused, affinity, requests, spread, taints, text};
+use crate::object::TrackedPod;
 use crate::path::Path;
+
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 pub fn pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Pod, Refused> {
     let mut faults = Faults::default();
@@ -40,6 +43,21 @@ pub fn pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Pod, Refuse
         name,
     };
     faults.finish("Pod", metadata, reduced)
+}
+
+/// A pod with what its end depends on.
+pub fn tracked_pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<TrackedPod, Refused> {
+    let annotations = object.metadata.annotations.as_ref();
+    let cost = annotations.and_then(|all| all.get(DELETION_COST)).map(|text| text.as_str().into());
+    let spec = object.spec.as_ref();
+    let class = spec.and_then(|spec| spec.priority_class_name.as_deref());
+    Ok(TrackedPod {
+        pod: pod(object, interner)?,
+        deletion: object.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        grace_seconds: spec.and_then(|spec| spec.termination_grace_period_seconds),
+        deletion_cost: cost,
+        priority_class: non_empty(class, interner),
+    })
 }
 
 /// What a pod made from this template would look like to the solver.

@@ -7,6 +7,7 @@ use karpenter_core::storage::{BindingMode, StorageClass, Volume, VolumeClaim};
 
 use super::expressions::node_term;
 use super::{Faults, Refused};
+use crate::object::Attachment;
 use crate::path::Path;
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -35,6 +36,15 @@ pub fn volume(object: &PersistentVolume) -> Volume {
         node_affinity: required.map(|r| r.node_selector_terms.iter().map(node_term).collect()).unwrap_or_default(),
         is_local: spec.local.is_some() || spec.host_path.is_some(),
         driver: csi.or(in_tree).map(Into::into),
+    }
+}
+
+pub fn attachment(object: &storage_v1::VolumeAttachment) -> Attachment {
+    Attachment {
+        name: object.metadata.name.as_deref().unwrap_or("").into(),
+        node: object.spec.node_name.as_str().into(),
+        volume: object.spec.source.persistent_volume_name.as_deref().map(Into::into),
+        deleting: object.metadata.deletion_timestamp.is_some(),
     }
 }
 

@@ -1,0 +1,109 @@
+//! What reconcilers share, and nothing they decide.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as Waiting, Poll};
+
+use futures_util::task::AtomicWaker;
+use karpenter_index::{Change, Index, Key, Object};
+use karpenter_provider::CloudProvider;
+use kube::Client;
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::recorder::Recorder;
+use crate::settings::Settings;
+
+pub struct Context {
+    pub client: Client,
+    pub clock: Clock,
+    pub index: Arc<Index>,
+    pub provider: Arc<dyn CloudProvider>,
+    pub settings: Settings,
+    pub recorder: Recorder,
+    pub metrics: Metrics,
+    inbox: Inbox,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("provider", &self.provider.name()).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// An index for the provider's node classes comes with it.
+    pub fn new(
+        client: Client,
+        clock: Clock,
+        provider: Arc<dyn CloudProvider>,
+        vocabulary: Arc<karpenter_core::labels::Vocabulary>,
+        settings: Settings,
+    ) -> Self {
+        let kind = provider.node_class_kinds().first().expect("a provider has a kind of node class");
+        let node_class = karpenter_index::NodeClassKind {
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
+            plural: kind.plural,
+        };
+        let options = karpenter_index::Options { settings: settings.scheduling.clone(), vocabulary, node_class };
+        Self {
+            index: Arc::new(Index::new(options)),
+            recorder: Recorder::new(clock.clone()),
+            metrics: Metrics::default(),
+            inbox: Inbox::default(),
+            client,
+            clock,
+            provider,
+            settings,
+        }
+    }
+
+    /// An object as the server answered a write of ours: the index has it at once, and whom it concerns is woken.
+    pub fn saw(&self, object: impl Into<Object>) {
+        match self.index.apply(object.into()) {
+            Ok(Some(change)) => self.inbox.push(Message::Changed(Box::new(change))),
+            Ok(None) => {}
+            Err(refused) => tracing::warn!(%refused, "an object cannot be used"),
+        }
+    }
+
+    /// Wakes a key of another controller, by that controller's name.
+    pub fn wake(&self, controller: &'static str, key: Key) {
+        self.inbox.push(Message::Wake { controller, key });
+    }
+
+    pub(crate) fn poll_inbox(&self, waiting: &mut Waiting<'_>) -> Poll<Message> {
+        self.inbox.poll(waiting)
+    }
+}
+
+/// What reconcilers tell the engine.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Changed(Box<Change>),
+    Wake { controller: &'static str, key: Key },
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    messages: Mutex<VecDeque<Message>>,
+    engine: AtomicWaker,
+}
+
+impl Inbox {
+    fn push(&self, message: Message) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
+        self.engine.wake();
+    }
+
+    fn poll(&self, waiting: &mut Waiting<'_>) -> Poll<Message> {
+        self.engine.register(waiting.waker());
+        match self.messages.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
+            Some(message) => Poll::Ready(message),
+            None => Poll::Pending,
+        }
+    }
+}

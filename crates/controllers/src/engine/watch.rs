@@ -1,0 +1,243 @@
+//! The endless news of a kind: list, then watch from there, and list again when the server has forgotten where.
+
+use std::time::Duration;
+
+use futures_util::io::AsyncBufReadExt;
+use futures_util::stream::{BoxStream, StreamExt};
+use karpenter_index::{Key, Kind, Object};
+use kube::Client;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::write::request;
+
+/// A server ends watches after a while anyway; asking for it spares proxies in between the surprise.
+const WATCH_SECONDS: u32 = 290;
+/// Small pages keep the peak of memory small at the start.
+const LIST_LIMIT: u32 = 500;
+/// The first retry comes soon: most failures are a server that restarts.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LAST_RETRY: Duration = Duration::from_secs(10);
+/// A watch that ended in silence is taken up again after a moment, so that a server that ends all of them at once does
+/// not make us a busy loop.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// News of one kind, not yet taken in.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Everything there is, after which all else is gone.
+    Listed {
+        objects: Vec<Object>,
+        unreadable: Vec<Key>,
+        version: u64,
+    },
+    Changed(Line),
+    /// Nothing changed up to this version.
+    Bookmark(u64),
+}
+
+/// One line of a watch, undecoded but for what says whether it is worth decoding.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) deleted: bool,
+    pub(crate) key: Key,
+    pub(crate) version: u64,
+    json: String,
+}
+
+impl Line {
+    pub(crate) fn decode(&self, kind: Kind) -> serde_json::Result<Object> {
+        let line: RawLine<'_> = serde_json::from_str(&self.json)?;
+        Object::decode(kind, line.object.get())
+    }
+}
+
+#[derive(Deserialize)]
+struct RawLine<'a> {
+    #[serde(rename = "type")]
+    event: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize, Default)]
+struct Head {
+    #[serde(default)]
+    metadata: HeadMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct HeadMeta {
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    resource_version: String,
+}
+
+pub(crate) fn news(client: Client, kind: Kind, path: String) -> BoxStream<'static, News> {
+    let state = State { client, kind, path, version: None, lines: None, failures: 0 };
+    futures_util::stream::unfold(state, |mut state| async move {
+        let news = state.next().await;
+        Some((news, state))
+    })
+    .boxed()
+}
+
+struct State {
+    client: Client,
+    kind: Kind,
+    path: String,
+    /// Where the watch goes on; unknown: list first.
+    version: Option<u64>,
+    lines: Option<BoxStream<'static, std::io::Result<String>>>,
+    failures: u32,
+}
+
+impl State {
+    async fn next(&mut self) -> News {
+        loop {
+            let Some(version) = self.version else {
+                match self.list().await {
+                    Ok(listed) => return listed,
+                    Err(error) => self.pause("list", &error).await,
+                }
+                continue;
+            };
+            let Some(lines) = &mut self.lines else {
+                match self.watch(version).await {
+                    Ok(lines) => self.lines = Some(lines),
+                    Err(kube::Error::Api(status)) if status.code == 410 => self.version = None,
+                    Err(error) => self.pause("watch", &error).await,
+                }
+                continue;
+            };
+            match lines.next().await {
+                Some(Ok(text)) => {
+                    if let Some(news) = self.read(text) {
+                        self.failures = 0;
+                        return news;
+                    }
+                }
+                Some(Err(_)) | None => {
+                    self.lines = None;
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// An error event, or a line that makes no sense, means that the place is lost.
+    fn read(&mut self, json: String) -> Option<News> {
+        let Some((event, head)) = head(&json) else {
+            self.version = None;
+            self.lines = None;
+            return None;
+        };
+        let version = head.resource_version.parse().ok()?;
+        self.version = Some(version);
+        match event {
+            Told::Bookmark => Some(News::Bookmark(version)),
+            Told::Deleted | Told::Changed => Some(News::Changed(Line {
+                deleted: event == Told::Deleted,
+                key: Key::new(&head.namespace, &head.name),
+                version,
+                json,
+            })),
+        }
+    }
+
+    async fn list(&mut self) -> kube::Result<News> {
+        let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+        let mut from = String::new();
+        loop {
+            let path = format!("{}?limit={LIST_LIMIT}{from}", self.path);
+            let text = self.client.request_text(request("GET", &path, None, Vec::new())).await?;
+            let page: Page<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+            for item in page.items {
+                match Object::decode(self.kind, item.get()) {
+                    Ok(object) => objects.push(object),
+                    Err(error) => {
+                        let head: Head = serde_json::from_str(item.get()).unwrap_or_default();
+                        let key = Key::new(&head.metadata.namespace, &head.metadata.name);
+                        tracing::warn!(kind = self.kind.name(), %key, %error, "an object cannot be read");
+                        unreadable.push(key);
+                    }
+                }
+            }
+            match page.metadata.next.filter(|next| !next.is_empty()) {
+                Some(next) => from = format!("&continue={}", escape(&next)),
+                None => {
+                    let version = page.metadata.resource_version.parse().unwrap_or(0);
+                    self.version = Some(version);
+                    self.failures = 0;
+                    return Ok(News::Listed { objects, unreadable, version });
+                }
+            }
+        }
+    }
+
+    async fn watch(&mut self, version: u64) -> kube::Result<BoxStream<'static, std::io::Result<String>>> {
+        let path = format!(
+            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}",
+            self.path
+        );
+        let mut request = request("GET", &path, None, Vec::new());
+        request.headers_mut().insert(http::header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
+        let reader = self.client.request_stream(request).await?;
+        Ok(Box::pin(reader).lines().boxed())
+    }
+
+    async fn pause(&mut self, what: &'static str, error: &kube::Error) {
+        tracing::debug!(kind = self.kind.name(), what, %error, "trying again");
+        let delay = FIRST_RETRY.saturating_mul(1 << self.failures.min(10)).min(LAST_RETRY);
+        self.failures += 1;
+        tokio::time::sleep(delay).await;
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Changed,
+    Deleted,
+    Bookmark,
+}
+
+fn head(json: &str) -> Option<(Told, HeadMeta)> {
+    let line: RawLine<'_> = serde_json::from_str(json).ok()?;
+    let told = match line.event {
+        "ADDED" | "MODIFIED" => Told::Changed,
+        "DELETED" => Told::Deleted,
+        "BOOKMARK" => Told::Bookmark,
+        _ => return None,
+    };
+    let head: Head = serde_json::from_str(line.object.get()).ok()?;
+    Some((told, head.metadata))
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    metadata: PageMeta,
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta {
+    #[serde(rename = "continue")]
+    next: Option<String>,
+    #[serde(default)]
+    resource_version: String,
+}
+
+/// Everything but letters and digits, which is more than needed and never wrong.
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() { out.push(char::from(byte)) } else { out.push_str(&format!("%{byte:02X}")) }
+    }
+    out
+}

@@ -1,0 +1,65 @@
+//! Why a pass over one object failed. It is tried again; nothing else is held up.
+
+use karpenter_provider::BoxError;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Api(#[from] kube::Error),
+    #[error("{what}: {source}")]
+    Provider {
+        what: &'static str,
+        #[source]
+        source: BoxError,
+    },
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several(Vec<Error>),
+    #[error("{0}")]
+    Other(String),
+    /// A bug of ours, which stops this object and no other.
+    #[error("panicked: {0}")]
+    Panicked(String),
+}
+
+impl Error {
+    pub fn other(message: impl Into<String>) -> Self {
+        Self::Other(message.into())
+    }
+
+    pub fn provider(what: &'static str, source: impl Into<BoxError>) -> Self {
+        Self::Provider { what, source: source.into() }
+    }
+
+    /// All failures of a pass as one; `Ok` if there were none.
+    pub fn all(mut errors: Vec<Self>) -> Result<()> {
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(Self::Several(errors)),
+        }
+    }
+
+    /// Somebody else wrote first: look again, there is nothing to report.
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            Self::Api(kube::Error::Api(status)) => status.code == 409 && status.reason != "AlreadyExists",
+            Self::Several(all) => all.iter().all(Self::is_conflict),
+            Self::Api(_) | Self::Provider { .. } | Self::Other(_) | Self::Panicked(_) => false,
+        }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 404)
+    }
+}
+
+/// "Not found" on a write or delete of the object at hand counts as success.
+pub fn unless_gone<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,28 @@
+//! The controllers: one module per reconciler, each observing, deciding and applying.
+//!
+//! ```text
+//!   API server ──watch──▶ Index ──Change──▶ queues ──key──▶ Reconciler ──┬─▶ API server (the answers go into the Index)
+//!                           ▲                                          ├─▶ CloudProvider
+//!                           └──────────── snapshots, marks, plans ◀────┴─▶ Recorder: decisions, Events, logs
+//! ```
+//!
+//! [`Engine`] is the one task that reads, wakes and retries. On a single-threaded runtime with paused time the same
+//! seed gives the same writes in the same order. Every decision is a pure function beside its reconciler.
+
+pub mod clock;
+mod context;
+pub mod engine;
+pub mod error;
+pub mod metrics;
+pub mod reconciler;
+pub mod recorder;
+mod settings;
+pub mod write;
+
+pub use clock::Clock;
+pub use context::Context;
+pub use engine::Engine;
+pub use error::{Error, Result};
+pub use reconciler::{Action, Backoff, Reconciler};
+pub use recorder::{ObjectRef, Recorder};
+pub use settings::Settings;

@@ -1,0 +1,122 @@
+//! Writes to the API server. Every answer goes into the index, so that the next look sees what was written.
+
+use k8s_openapi::NamespaceResourceScope;
+use karpenter_index::Object;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::ClusterResourceScope;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::error::{Error, Result, unless_gone};
+
+/// A cluster-scoped object of ours to write: NodeClaim, NodePool, Node.
+pub trait Written:
+    kube::Resource<DynamicType = (), Scope = ClusterResourceScope>
+    + Clone
+    + std::fmt::Debug
+    + Serialize
+    + DeserializeOwned
+    + Into<Object>
+    + Send
+    + Sync
+{
+}
+
+impl<T> Written for T where
+    T: kube::Resource<DynamicType = (), Scope = ClusterResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + Serialize
+        + DeserializeOwned
+        + Into<Object>
+        + Send
+        + Sync
+{
+}
+
+impl Context {
+    pub async fn create<T: Written>(&self, object: &T) -> Result<T> {
+        let made = Api::<T>::all(self.client.clone()).create(&PostParams::default(), object).await?;
+        self.saw(made.clone());
+        Ok(made)
+    }
+
+    /// The object as the server has it now, past what the watch has told so far.
+    pub async fn read<T: Written>(&self, name: &str) -> Result<Option<T>> {
+        let found = Api::<T>::all(self.client.clone()).get_opt(name).await?;
+        if let Some(object) = &found {
+            self.saw(object.clone());
+        }
+        Ok(found)
+    }
+
+    /// A merge patch. Lists are replaced whole, so a patch of one carries the version that was read: [`locked`].
+    pub async fn merge<T: Written>(&self, name: &str, body: &Value) -> Result<T> {
+        let api = Api::<T>::all(self.client.clone());
+        let answer = api.patch(name, &PatchParams::default(), &Patch::Merge(body)).await?;
+        self.saw(answer.clone());
+        Ok(answer)
+    }
+
+    /// As [`Context::merge`], for the status.
+    pub async fn merge_status<T: Written>(&self, name: &str, body: &Value) -> Result<T> {
+        let api = Api::<T>::all(self.client.clone());
+        let answer = api.patch_status(name, &PatchParams::default(), &Patch::Merge(body)).await?;
+        self.saw(answer.clone());
+        Ok(answer)
+    }
+
+    /// Deletes this very object; one that is gone already, or another of the same name, is no error.
+    pub async fn delete<T: Written>(&self, name: &str, uid: &str) -> Result<()> {
+        let preconditions = Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None });
+        let params = DeleteParams { preconditions, ..DeleteParams::default() };
+        let answer = Api::<T>::all(self.client.clone()).delete(name, &params).await.map_err(Error::from);
+        match unless_gone(answer) {
+            // Until the last finalizer is gone the object is still there, marked.
+            Ok(Some(either)) => {
+                if let Some(marked) = either.left().filter(|object| object.meta().deletion_timestamp.is_some()) {
+                    self.saw(marked);
+                }
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) if error.is_conflict() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A merge patch of a pod's status.
+    pub async fn merge_pod_status(&self, namespace: &str, name: &str, body: &Value) -> Result<()> {
+        let api = namespaced::<k8s_openapi::api::core::v1::Pod>(self, namespace);
+        let answer = api.patch_status(name, &PatchParams::default(), &Patch::Merge(body)).await?;
+        self.saw(answer);
+        Ok(())
+    }
+}
+
+fn namespaced<T>(context: &Context, namespace: &str) -> Api<T>
+where
+    T: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    Api::namespaced(context.client.clone(), namespace)
+}
+
+/// Adds to a patch the version it was computed from: it fails with a conflict if somebody wrote in between.
+pub fn locked(mut body: Value, resource_version: Option<&str>) -> Value {
+    if !body["metadata"].is_object() {
+        body["metadata"] = json!({});
+    }
+    body["metadata"]["resourceVersion"] = json!(resource_version);
+    body
+}
+
+pub(crate) fn request(method: &str, path: &str, content_type: Option<&str>, body: Vec<u8>) -> http::Request<Vec<u8>> {
+    let builder = http::Request::builder().method(method).uri(path);
+    let builder = match content_type {
+        Some(kind) => builder.header(http::header::CONTENT_TYPE, kind),
+        None => builder,
+    };
+    builder.body(body).expect("paths are made of names an API server admitted")
+}

@@ -1,0 +1,439 @@
+//! The index: objects as they come in, kept by name and by what belongs together.
+
+mod queries;
+mod settle;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use karpenter_api::{NodeClaim, NodePool};
+use karpenter_core::labels::{Labels, Vocabulary};
+use karpenter_core::settings::Settings;
+use karpenter_core::storage::{StorageClass, Volume, VolumeClaim};
+use karpenter_core::world::{DaemonSet, DisruptionBudget, Service};
+use karpenter_core::{Resources, World};
+
+use crate::change::{Change, Pair, What};
+use crate::key::Key;
+use crate::kind::{Kind, NodeClassKind};
+use crate::machine::{MachineId, Machines};
+use crate::object::{Attachment, NodeClass, Object, TrackedPod};
+use crate::reduce::{self, Interner, Refused};
+use crate::snapshot::Dirty;
+use crate::store::{Store, version};
+
+/// What does not come from watches.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub settings: Settings,
+    pub vocabulary: Arc<Vocabulary>,
+    pub node_class: NodeClassKind,
+}
+
+/// Shared by everybody who decides. One lock, held for moments and never across an await.
+#[derive(Debug)]
+pub struct Index {
+    state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    pub(crate) options: Options,
+    pub(crate) interner: Interner,
+    pub(crate) namespaces: Store<Labels>,
+    pub(crate) classes: Store<StorageClass>,
+    pub(crate) volumes: Store<Volume>,
+    pub(crate) volume_claims: Store<VolumeClaim>,
+    pub(crate) csi_nodes: Store<k8s_openapi::api::storage::v1::CSINode>,
+    pub(crate) attachments: Store<Attachment>,
+    pub(crate) services: Store<Service>,
+    pub(crate) daemon_sets: Store<DaemonSet>,
+    pub(crate) budgets: Store<DisruptionBudget>,
+    pub(crate) node_classes: Store<NodeClass>,
+    pub(crate) node_pools: Store<NodePool>,
+    pub(crate) node_claims: Store<NodeClaim>,
+    pub(crate) nodes: Store<k8s_openapi::api::core::v1::Node>,
+    pub(crate) pods: Store<TrackedPod>,
+    /// Objects that could not be read; they count as they last were, or not at all.
+    pub(crate) unreadable: BTreeSet<(Kind, Key)>,
+    /// Kinds that have been listed once.
+    pub(crate) listed: BTreeSet<Kind>,
+    /// By the name of the Node, whatever the pod's phase.
+    pub(crate) pods_on: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    /// Pods without a node, by the Node they are nominated to.
+    pub(crate) nominated_to: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    pub(crate) attached_to: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    pub(crate) machines: Machines,
+    /// Claims of ours that have no provider id yet.
+    pub(crate) unlaunched: BTreeSet<Arc<str>>,
+    pub(crate) marked: BTreeSet<MachineId>,
+    pub(crate) nominated: BTreeMap<MachineId, Timestamp>,
+    /// Where pods without a node are planned to run: the name of a NodeClaim, by pod.
+    pub(crate) planned: BTreeMap<Key, Planned>,
+    pub(crate) planned_on: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    pub(crate) usage: BTreeMap<Arc<str>, Resources>,
+    pub(crate) reduced: BTreeMap<MachineId, Arc<karpenter_core::Node>>,
+    pub(crate) refused: Vec<Refused>,
+    /// Every Node the server has was once in the picture at the same time.
+    pub(crate) complete: bool,
+    /// Moves whenever consolidation may find something new.
+    pub(crate) unsettled: u64,
+    pub(crate) dirty: Dirty,
+    pub(crate) world: Arc<World>,
+    pub(crate) places: crate::snapshot::Places,
+}
+
+/// A pod's place in a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) uid: Arc<str>,
+    pub(crate) claim: Arc<str>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("listed", &self.listed).finish_non_exhaustive()
+    }
+}
+
+impl Index {
+    pub fn new(options: Options) -> Self {
+        Self { state: Mutex::new(State::new(options)) }
+    }
+
+    /// Every change is whole or not there, so a panic elsewhere is no reason to stop.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn node_class_kind(&self) -> NodeClassKind {
+        self.state().options.node_class
+    }
+
+    /// Whether an object of this version has something to tell, so that others need not be decoded.
+    pub fn wants(&self, kind: Kind, key: &Key, version: u64) -> bool {
+        self.state().wants(kind, key, version)
+    }
+
+    /// Takes in an object: from a watch, or the answer to a write of ours. Older versions than the one known, and
+    /// objects whose end is known, change nothing. An object that cannot be used is refused, and counts as it last was.
+    pub fn apply(&self, object: Object) -> Result<Option<Change>, Refused> {
+        let mut state = self.state();
+        let (key, version) = (Key::of(object.metadata()), version(object.metadata()));
+        if !state.wants(object.kind(), &key, version) {
+            return Ok(None);
+        }
+        state.put(object, key, version).map(Some)
+    }
+
+    /// The watch says that the object is gone.
+    pub fn remove(&self, kind: Kind, key: &Key, version: u64) -> Option<Change> {
+        let mut state = self.state();
+        let change = state.take(kind, key, version);
+        state.advance(kind, version);
+        change
+    }
+
+    /// The watch has told everything up to this version.
+    pub fn advance(&self, kind: Kind, version: u64) {
+        self.state().advance(kind, version);
+    }
+
+    /// A whole list: what it does not name is gone. `unreadable` names what is there and could not be decoded.
+    pub fn list(&self, kind: Kind, objects: Vec<Object>, unreadable: &[Key], at: u64) -> (Vec<Change>, Vec<Refused>) {
+        let mut state = self.state();
+        let initial = state.listed.insert(kind);
+        let present: BTreeSet<Key> =
+            objects.iter().map(|object| Key::of(object.metadata())).chain(unreadable.iter().cloned()).collect();
+        let (mut changes, mut refused) = (Vec::new(), Vec::new());
+        for key in state.keys(kind) {
+            if !present.contains(&key) {
+                changes.extend(state.take(kind, &key, at));
+            }
+        }
+        for object in objects {
+            let (key, version) = (Key::of(object.metadata()), version(object.metadata()));
+            if !state.wants_listed(kind, &key, version) {
+                continue;
+            }
+            match state.put(object, key, version) {
+                Ok(change) => changes.push(Change { initial, ..change }),
+                Err(why) => refused.push(why),
+            }
+        }
+        state.unreadable.extend(unreadable.iter().map(|key| (kind, key.clone())));
+        state.advance(kind, at);
+        (changes, refused)
+    }
+
+    /// An object that is there and could not be decoded.
+    pub fn unreadable(&self, kind: Kind, key: &Key) {
+        self.state().unreadable.insert((kind, key.clone()));
+    }
+}
+
+/// Calls a method on the store of a kind.
+macro_rules! each_store {
+    ($state:ident, $kind:ident, |$store:ident| $call:expr) => {
+        match $kind {
+            Kind::Namespace => {
+                let $store = &$state.namespaces;
+                $call
+            }
+            Kind::StorageClass => {
+                let $store = &$state.classes;
+                $call
+            }
+            Kind::PersistentVolume => {
+                let $store = &$state.volumes;
+                $call
+            }
+            Kind::PersistentVolumeClaim => {
+                let $store = &$state.volume_claims;
+                $call
+            }
+            Kind::CSINode => {
+                let $store = &$state.csi_nodes;
+                $call
+            }
+            Kind::VolumeAttachment => {
+                let $store = &$state.attachments;
+                $call
+            }
+            Kind::Service => {
+                let $store = &$state.services;
+                $call
+            }
+            Kind::DaemonSet => {
+                let $store = &$state.daemon_sets;
+                $call
+            }
+            Kind::PodDisruptionBudget => {
+                let $store = &$state.budgets;
+                $call
+            }
+            Kind::NodeClass => {
+                let $store = &$state.node_classes;
+                $call
+            }
+            Kind::NodePool => {
+                let $store = &$state.node_pools;
+                $call
+            }
+            Kind::NodeClaim => {
+                let $store = &$state.node_claims;
+                $call
+            }
+            Kind::Node => {
+                let $store = &$state.nodes;
+                $call
+            }
+            Kind::Pod => {
+                let $store = &$state.pods;
+                $call
+            }
+        }
+    };
+}
+
+impl State {
+    fn new(options: Options) -> Self {
+        let world = crate::snapshot::empty(&options);
+        Self {
+            options,
+            interner: Interner::default(),
+            namespaces: Store::default(),
+            classes: Store::default(),
+            volumes: Store::default(),
+            volume_claims: Store::default(),
+            csi_nodes: Store::default(),
+            attachments: Store::default(),
+            services: Store::default(),
+            daemon_sets: Store::default(),
+            budgets: Store::default(),
+            node_classes: Store::default(),
+            node_pools: Store::default(),
+            node_claims: Store::default(),
+            nodes: Store::default(),
+            pods: Store::default(),
+            unreadable: BTreeSet::new(),
+            listed: BTreeSet::new(),
+            pods_on: BTreeMap::new(),
+            nominated_to: BTreeMap::new(),
+            attached_to: BTreeMap::new(),
+            complete: false,
+            machines: Machines::default(),
+            unlaunched: BTreeSet::new(),
+            marked: BTreeSet::new(),
+            nominated: BTreeMap::new(),
+            planned: BTreeMap::new(),
+            planned_on: BTreeMap::new(),
+            usage: BTreeMap::new(),
+            reduced: BTreeMap::new(),
+            refused: Vec::new(),
+            unsettled: 0,
+            dirty: Dirty::default(),
+            world: Arc::new(world),
+            places: crate::snapshot::Places::default(),
+        }
+    }
+
+    fn wants(&self, kind: Kind, key: &Key, version: u64) -> bool {
+        each_store!(self, kind, |store| store.wants(key, version))
+    }
+
+    fn wants_listed(&self, kind: Kind, key: &Key, version: u64) -> bool {
+        each_store!(self, kind, |store| store.wants_listed(key, version))
+    }
+
+    fn keys(&self, kind: Kind) -> Vec<Key> {
+        each_store!(self, kind, |store| store.keys())
+    }
+
+    fn advance(&mut self, kind: Kind, version: u64) {
+        match kind {
+            Kind::Namespace => self.namespaces.advance(version),
+            Kind::StorageClass => self.classes.advance(version),
+            Kind::PersistentVolume => self.volumes.advance(version),
+            Kind::PersistentVolumeClaim => self.volume_claims.advance(version),
+            Kind::CSINode => self.csi_nodes.advance(version),
+            Kind::VolumeAttachment => self.attachments.advance(version),
+            Kind::Service => self.services.advance(version),
+            Kind::DaemonSet => self.daemon_sets.advance(version),
+            Kind::PodDisruptionBudget => self.budgets.advance(version),
+            Kind::NodeClass => self.node_classes.advance(version),
+            Kind::NodePool => self.node_pools.advance(version),
+            Kind::NodeClaim => self.node_claims.advance(version),
+            Kind::Node => self.nodes.advance(version),
+            Kind::Pod => self.pods.advance(version),
+        }
+    }
+
+    /// Reduces and files an object.
+    fn put(&mut self, object: Object, key: Key, at: u64) -> Result<Change, Refused> {
+        let kind = object.kind();
+        let what = match self.put_as(object, &key, at) {
+            Ok(what) => what,
+            Err(refused) => {
+                self.unreadable.insert((kind, key));
+                return Err(refused);
+            }
+        };
+        self.unreadable.remove(&(kind, key.clone()));
+        let change = Change { kind, key, initial: false, what };
+        self.settle(&change);
+        Ok(change)
+    }
+
+    fn put_as(&mut self, object: Object, key: &Key, at: u64) -> Result<What, Refused> {
+        let key = key.clone();
+        Ok(match object {
+            Object::Namespace(object) => {
+                self.namespaces.put(key, at, Arc::new(reduce::namespace_labels(&object)));
+                What::Other
+            }
+            Object::StorageClass(object) => {
+                self.classes.put(key, at, Arc::new(reduce::storage_class(&object)?));
+                What::Other
+            }
+            Object::PersistentVolume(object) => {
+                self.volumes.put(key, at, Arc::new(reduce::volume(&object)));
+                What::Other
+            }
+            Object::PersistentVolumeClaim(object) => {
+                self.volume_claims.put(key, at, Arc::new(reduce::volume_claim(&object)));
+                What::Other
+            }
+            Object::CSINode(mut object) => {
+                slim(&mut object.metadata);
+                self.csi_nodes.put(key, at, Arc::new(*object));
+                What::Other
+            }
+            Object::VolumeAttachment(object) => {
+                let new = Arc::new(reduce::attachment(&object));
+                let old = self.attachments.put(key.clone(), at, new.clone());
+                self.file_attachment(&key, old.as_deref(), Some(&new));
+                What::Other
+            }
+            Object::Service(object) => {
+                self.services.put(key, at, Arc::new(reduce::service(&object)));
+                What::Other
+            }
+            Object::DaemonSet(object) => {
+                let reduced = reduce::daemon_set(&object, &mut self.interner)?;
+                self.daemon_sets.put(key, at, Arc::new(reduced));
+                What::Other
+            }
+            Object::PodDisruptionBudget(object) => {
+                self.budgets.put(key, at, Arc::new(reduce::disruption_budget(&object)));
+                What::Other
+            }
+            Object::NodeClass(mut object) => {
+                slim(&mut object.metadata);
+                let new = Arc::new(*object);
+                What::NodeClass(Pair { old: self.node_classes.put(key, at, new.clone()), new: Some(new) })
+            }
+            Object::NodePool(mut object) => {
+                slim(&mut object.metadata);
+                let new = Arc::new(*object);
+                What::NodePool(Pair { old: self.node_pools.put(key, at, new.clone()), new: Some(new) })
+            }
+            Object::NodeClaim(mut object) => {
+                slim(&mut object.metadata);
+                let new = Arc::new(*object);
+                What::NodeClaim(Pair { old: self.node_claims.put(key, at, new.clone()), new: Some(new) })
+            }
+            Object::Node(mut object) => {
+                slim(&mut object.metadata);
+                if let Some(status) = &mut object.status {
+                    // Dozens of image names per node, which nobody asks for.
+                    status.images = None;
+                }
+                let new = Arc::new(*object);
+                What::Node(Pair { old: self.nodes.put(key, at, new.clone()), new: Some(new) })
+            }
+            Object::Pod(object) => {
+                let new = Arc::new(reduce::tracked_pod(&object, &mut self.interner)?);
+                What::Pod(Pair { old: self.pods.put(key, at, new.clone()), new: Some(new) })
+            }
+        })
+    }
+
+    fn take(&mut self, kind: Kind, key: &Key, at: u64) -> Option<Change> {
+        self.unreadable.remove(&(kind, key.clone()));
+        let what = match kind {
+            Kind::Namespace => self.namespaces.remove(key, at).map(|_| What::Other),
+            Kind::StorageClass => self.classes.remove(key, at).map(|_| What::Other),
+            Kind::PersistentVolume => self.volumes.remove(key, at).map(|_| What::Other),
+            Kind::PersistentVolumeClaim => self.volume_claims.remove(key, at).map(|_| What::Other),
+            Kind::CSINode => self.csi_nodes.remove(key, at).map(|_| What::Other),
+            Kind::VolumeAttachment => self.attachments.remove(key, at).map(|old| {
+                self.file_attachment(key, Some(&old), None);
+                What::Other
+            }),
+            Kind::Service => self.services.remove(key, at).map(|_| What::Other),
+            Kind::DaemonSet => self.daemon_sets.remove(key, at).map(|_| What::Other),
+            Kind::PodDisruptionBudget => self.budgets.remove(key, at).map(|_| What::Other),
+            Kind::NodeClass => self.node_classes.remove(key, at).map(|old| What::NodeClass(gone(old))),
+            Kind::NodePool => self.node_pools.remove(key, at).map(|old| What::NodePool(gone(old))),
+            Kind::NodeClaim => self.node_claims.remove(key, at).map(|old| What::NodeClaim(gone(old))),
+            Kind::Node => self.nodes.remove(key, at).map(|old| What::Node(gone(old))),
+            Kind::Pod => self.pods.remove(key, at).map(|old| What::Pod(gone(old))),
+        }?;
+        let change = Change { kind, key: key.clone(), initial: false, what };
+        self.settle(&change);
+        Some(change)
+    }
+}
+
+fn gone<T>(old: Arc<T>) -> Pair<T> {
+    Pair { old: Some(old), new: None }
+}
+
+/// Who wrote which field is half of many an object. Nobody writes a kept object back whole, so it can go.
+fn slim(metadata: &mut karpenter_api::ObjectMeta) {
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+}

@@ -1,0 +1,277 @@
+//! What deciders ask, and what they tell: marks, nominations and plans.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use karpenter_api::{NodeClaim, NodePool};
+use karpenter_core::Resources;
+use karpenter_core::storage::{Volume, VolumeClaim};
+use karpenter_core::world::DisruptionBudget;
+
+use super::settle::refile;
+use super::{Index, Planned, State};
+use crate::key::Key;
+use crate::kind::Kind;
+use crate::machine::{Machine, MachineId};
+use crate::object::{Attachment, NodeClass, TrackedPod};
+use crate::reduce::{self, Refused};
+
+impl Index {
+    pub fn node_claim(&self, name: &str) -> Option<Arc<NodeClaim>> {
+        self.state().node_claims.get(&Key::cluster(name)).cloned()
+    }
+
+    /// By name; all of them, also those of other providers.
+    pub fn node_claims(&self) -> Vec<Arc<NodeClaim>> {
+        self.state().node_claims.values().cloned().collect()
+    }
+
+    /// Whether a NodeClaim's class is of the kind our provider serves. Others get no attention at all.
+    pub fn is_managed(&self, claim: &NodeClaim) -> bool {
+        self.state().options.node_class.is_kind_of(&claim.spec.node_class_ref)
+    }
+
+    /// As [`Index::is_managed`], for pools.
+    pub fn is_managed_pool(&self, pool: &NodePool) -> bool {
+        self.state().options.node_class.is_kind_of(&pool.spec.template.spec.node_class_ref)
+    }
+
+    pub fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.state().nodes.get(&Key::cluster(name)).cloned()
+    }
+
+    pub fn nodes(&self) -> Vec<Arc<Node>> {
+        self.state().nodes.values().cloned().collect()
+    }
+
+    /// The Nodes of a machine: none, one, or several, which is somebody's mistake. An empty id matches nothing.
+    pub fn nodes_of(&self, provider_id: &str) -> Vec<Arc<Node>> {
+        let state = self.state();
+        let members = state.machines.members(&MachineId::Provider(provider_id.into()));
+        let names = members.into_iter().filter(|_| !provider_id.is_empty()).flat_map(|members| &members.nodes);
+        names.filter_map(|name| state.nodes.get(&Key::cluster(name)).cloned()).collect()
+    }
+
+    /// The managed NodeClaims of a machine: none, one or several.
+    pub fn claims_of(&self, provider_id: &str) -> Vec<Arc<NodeClaim>> {
+        let state = self.state();
+        let members = state.machines.members(&MachineId::Provider(provider_id.into()));
+        let names = members.into_iter().filter(|_| !provider_id.is_empty()).flat_map(|members| &members.claims);
+        names.filter_map(|name| state.node_claims.get(&Key::cluster(name)).cloned()).collect()
+    }
+
+    /// The managed NodeClaims of a Node.
+    pub fn claims_of_node(&self, node: &Node) -> Vec<Arc<NodeClaim>> {
+        reduce::provider_id(node).map(|id| self.claims_of(id)).unwrap_or_default()
+    }
+
+    pub fn node_pool(&self, name: &str) -> Option<Arc<NodePool>> {
+        self.state().node_pools.get(&Key::cluster(name)).cloned()
+    }
+
+    pub fn node_pools(&self) -> Vec<Arc<NodePool>> {
+        self.state().node_pools.values().cloned().collect()
+    }
+
+    pub fn node_class(&self, name: &str) -> Option<Arc<NodeClass>> {
+        self.state().node_classes.get(&Key::cluster(name)).cloned()
+    }
+
+    pub fn pod(&self, key: &Key) -> Option<Arc<TrackedPod>> {
+        self.state().pods.get(key).cloned()
+    }
+
+    pub fn pods(&self) -> Vec<Arc<TrackedPod>> {
+        self.state().pods.values().cloned().collect()
+    }
+
+    /// Every pod with `spec.nodeName` of this Node, by name, terminal ones included.
+    pub fn pods_on(&self, node: &str) -> Vec<Arc<TrackedPod>> {
+        let state = self.state();
+        let keys = state.pods_on.get(node).into_iter().flatten();
+        keys.filter_map(|key| state.pods.get(key).cloned()).collect()
+    }
+
+    pub fn attachments_on(&self, node: &str) -> Vec<Arc<Attachment>> {
+        let state = self.state();
+        let keys = state.attached_to.get(node).into_iter().flatten();
+        keys.filter_map(|key| state.attachments.get(key).cloned()).collect()
+    }
+
+    pub fn budgets(&self) -> Vec<Arc<DisruptionBudget>> {
+        self.state().budgets.values().cloned().collect()
+    }
+
+    pub fn volume_claim(&self, key: &Key) -> Option<Arc<VolumeClaim>> {
+        self.state().volume_claims.get(key).cloned()
+    }
+
+    pub fn volume(&self, name: &str) -> Option<Arc<Volume>> {
+        self.state().volumes.get(&Key::cluster(name)).cloned()
+    }
+
+    /// Every machine, by id.
+    pub fn machines(&self) -> Vec<Machine> {
+        let state = self.state();
+        state.machines.ids().map(|id| state.machine(id)).collect()
+    }
+
+    pub fn machine(&self, id: &MachineId) -> Option<Machine> {
+        let state = self.state();
+        state.machines.members(id)?;
+        Some(state.machine(id))
+    }
+
+    pub fn machine_of_claim(&self, name: &str) -> Option<Machine> {
+        let state = self.state();
+        let id = state.machines.of_claim(name)?;
+        Some(state.machine(id))
+    }
+
+    pub fn machine_of_node(&self, name: &str) -> Option<Machine> {
+        let state = self.state();
+        let id = state.machines.of_node(name)?;
+        Some(state.machine(id))
+    }
+
+    /// What the pool's machines have together, `nodes` counting them; those on their way out do not count.
+    pub fn pool_usage(&self, pool: &str) -> Resources {
+        self.state().usage.get(pool).cloned().unwrap_or_default()
+    }
+
+    /// Whether decisions may be made: every kind has been listed, every Node was once in the picture, and no claim of
+    /// ours is still without its machine.
+    pub fn is_synced(&self) -> bool {
+        let mut state = self.state();
+        state.is_complete() && state.unlaunched.is_empty()
+    }
+
+    /// Every kind has been listed once.
+    pub fn is_listed(&self) -> bool {
+        self.state().listed.len() == Kind::ALL.len()
+    }
+
+    pub fn has_listed(&self, kind: Kind) -> bool {
+        self.state().listed.contains(&kind)
+    }
+
+    /// Names of managed claims without a provider id.
+    pub fn unlaunched(&self) -> Vec<Arc<str>> {
+        self.state().unlaunched.iter().cloned().collect()
+    }
+
+    /// Objects that are there and cannot be read.
+    pub fn unreadable_keys(&self, kind: Kind) -> Vec<Key> {
+        let state = self.state();
+        state.unreadable.iter().filter(|(of, _)| *of == kind).map(|(_, key)| key.clone()).collect()
+    }
+
+    /// What could not be reduced since the last time this was asked.
+    pub fn take_refused(&self) -> Vec<Refused> {
+        std::mem::take(&mut self.state().refused)
+    }
+
+    /// A number that moves whenever consolidation may find something it did not find before.
+    pub fn unsettled(&self) -> u64 {
+        self.state().unsettled
+    }
+
+    /// Says that something outside the watched objects changed: prices, availability.
+    pub fn unsettle(&self) {
+        self.state().unsettled += 1;
+    }
+
+    /// A disruption command has chosen these machines: no target any more, and their pods need another place.
+    pub fn mark(&self, ids: &[MachineId]) {
+        let mut state = self.state();
+        for id in ids {
+            if state.machines.members(id).is_some() {
+                state.marked.insert(id.clone());
+            }
+        }
+        state.refresh_all(ids.to_vec());
+    }
+
+    /// The command is off. What else says that the machine is going away stays in force.
+    pub fn unmark(&self, ids: &[MachineId]) {
+        let mut state = self.state();
+        for id in ids {
+            state.marked.remove(id);
+        }
+        state.refresh_all(ids.to_vec());
+    }
+
+    pub fn is_marked(&self, id: &MachineId) -> bool {
+        self.state().marked.contains(id)
+    }
+
+    /// Pods are about to come to this machine. Extends, never shortens.
+    pub fn nominate(&self, id: &MachineId, until: Timestamp) {
+        let mut state = self.state();
+        if state.machines.members(id).is_some() {
+            let entry = state.nominated.entry(id.clone()).or_insert(until);
+            *entry = (*entry).max(until);
+        }
+    }
+
+    pub fn is_nominated(&self, id: &MachineId, now: Timestamp) -> bool {
+        self.state().nominated.get(id).is_some_and(|until| now < *until)
+    }
+
+    /// These pods are planned to run on the claim's machine. They count there while it is coming.
+    pub fn plan(&self, claim: &str, pods: &[(Key, Arc<str>)]) {
+        let mut state = self.state();
+        let claim: Arc<str> = claim.into();
+        for (key, uid) in pods {
+            let holds = state.pods.get(key).is_some_and(|pod| pod.pod.uid == *uid && pod.pod.node.is_none());
+            if !holds {
+                continue;
+            }
+            state.unplan(key);
+            state.planned.insert(key.clone(), Planned { uid: uid.clone(), claim: claim.clone() });
+            refile(&mut state.planned_on, key, None, Some(claim.clone()));
+            state.dirty.pods.insert(key.clone());
+        }
+    }
+
+    /// The pods planned for a claim that still wait for a node.
+    pub fn planned_for(&self, claim: &str) -> Vec<Arc<TrackedPod>> {
+        let state = self.state();
+        let keys = state.planned_on.get(claim).into_iter().flatten();
+        keys.filter_map(|key| state.pods.get(key).cloned()).collect()
+    }
+
+    /// The claim a pod is planned for.
+    pub fn planned_claim(&self, pod: &Key) -> Option<Arc<str>> {
+        self.state().planned.get(pod).map(|planned| planned.claim.clone())
+    }
+}
+
+impl State {
+    /// Once every Node of the cluster was known, later ones are learned of like everything else.
+    pub(super) fn is_complete(&mut self) -> bool {
+        if !self.complete && self.listed.len() == Kind::ALL.len() {
+            self.complete = self.nodes.values().all(|node| reduce::is_tracked(node));
+        }
+        self.complete
+    }
+
+    pub(super) fn objects_of(&self, id: &MachineId) -> (Option<Arc<Node>>, Option<Arc<NodeClaim>>) {
+        let Some(members) = self.machines.members(id) else { return (None, None) };
+        let node = members.nodes.first().and_then(|name| self.nodes.get(&Key::cluster(name)));
+        let claim = members.claims.first().and_then(|name| self.node_claims.get(&Key::cluster(name)));
+        (node.cloned(), claim.cloned())
+    }
+
+    fn machine(&self, id: &MachineId) -> Machine {
+        let (node, claim) = self.objects_of(id);
+        Machine {
+            id: id.clone(),
+            node,
+            claim,
+            reduced: self.reduced.get(id).cloned(),
+            marked: self.marked.contains(id),
+        }
+    }
+}

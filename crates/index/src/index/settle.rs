@@ -1,0 +1,233 @@
+//! What follows from a change: the maps that sit beside the stores.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use karpenter_api::NodeClaim;
+use karpenter_core::labels::NODEPOOL;
+use karpenter_core::node::Stage;
+use karpenter_core::resources::NODES;
+use karpenter_core::{Quantity, Resources};
+
+use super::State;
+use crate::change::{Change, Pair, What};
+use crate::key::Key;
+use crate::kind::Kind;
+use crate::machine::MachineId;
+use crate::object::{Attachment, TrackedPod};
+use crate::reduce;
+
+impl State {
+    /// Brings everything derived up to date.
+    pub(super) fn settle(&mut self, change: &Change) {
+        match &change.what {
+            What::Pod(pair) => self.settle_pod(&change.key, pair),
+            What::Node(pair) => {
+                let ids = self.machines.node(&change.key.name, pair.new.as_deref());
+                self.refresh_all(ids);
+            }
+            What::NodeClaim(pair) => self.settle_claim(&change.key.name, pair.new.as_deref()),
+            What::NodePool(pair) => {
+                let generation = |pool: &Option<Arc<karpenter_api::NodePool>>| {
+                    pool.as_ref().and_then(|pool| pool.metadata.generation)
+                };
+                if generation(&pair.old) != generation(&pair.new) {
+                    self.unsettled += 1;
+                }
+            }
+            What::NodeClass(_) => {}
+            What::Other => self.settle_other(change.kind, &change.key),
+        }
+    }
+
+    fn settle_other(&mut self, kind: Kind, key: &Key) {
+        match kind {
+            Kind::Namespace => self.dirty.namespaces = true,
+            Kind::StorageClass => self.dirty.classes = true,
+            Kind::Service => self.dirty.services = true,
+            Kind::DaemonSet => self.dirty.daemon_sets = true,
+            Kind::PodDisruptionBudget => {
+                self.dirty.budgets = true;
+                self.unsettled += 1;
+            }
+            Kind::PersistentVolume => {
+                self.dirty.volumes.insert(key.clone());
+            }
+            Kind::PersistentVolumeClaim => {
+                self.dirty.claims.insert(key.clone());
+            }
+            Kind::CSINode => {
+                let ids = self.machines.of_node(&key.name).cloned().into_iter().collect();
+                self.refresh_all(ids);
+            }
+            Kind::VolumeAttachment | Kind::NodeClass | Kind::NodePool | Kind::NodeClaim | Kind::Node | Kind::Pod => {}
+        }
+    }
+
+    fn settle_pod(&mut self, key: &Key, pair: &Pair<TrackedPod>) {
+        let node = |pod: &Option<Arc<TrackedPod>>| pod.as_ref().and_then(|pod| pod.pod.node.clone());
+        let nominated = |pod: &Option<Arc<TrackedPod>>| {
+            pod.as_ref().filter(|pod| pod.pod.node.is_none()).and_then(|pod| pod.pod.nominated_node.clone())
+        };
+        refile(&mut self.pods_on, key, node(&pair.old), node(&pair.new));
+        refile(&mut self.nominated_to, key, nominated(&pair.old), nominated(&pair.new));
+        let terminal = |pod: &Option<Arc<TrackedPod>>| pod.as_ref().is_some_and(|pod| pod.pod.is_terminal());
+        let protection =
+            |pod: &Option<Arc<TrackedPod>>| pod.as_ref().and_then(|pod| pod.pod.shape.do_not_disrupt.clone());
+        if node(&pair.old) != node(&pair.new)
+            || pair.new.is_none()
+            || terminal(&pair.old) != terminal(&pair.new)
+            || protection(&pair.old) != protection(&pair.new)
+        {
+            self.unsettled += 1;
+        }
+        let keeps_plan = |uid: &str| {
+            pair.new
+                .as_ref()
+                .is_some_and(|pod| *pod.pod.uid == *uid && pod.pod.node.is_none() && !pod.pod.is_terminal())
+        };
+        if self.planned.get(key).is_some_and(|planned| !keeps_plan(&planned.uid)) {
+            self.unplan(key);
+        }
+        self.dirty.pods.insert(key.clone());
+        self.sweep_interner();
+    }
+
+    fn settle_claim(&mut self, name: &Arc<str>, claim: Option<&NodeClaim>) {
+        let kind = self.options.node_class;
+        let ours = claim.filter(|claim| kind.is_kind_of(&claim.spec.node_class_ref));
+        match ours.map(reduce::claim_provider_id) {
+            Some(None) => self.unlaunched.insert(name.clone()),
+            Some(Some(_)) | None => self.unlaunched.remove(name),
+        };
+        let ids = self.machines.claim(name, ours);
+        self.refresh_all(ids);
+        if ours.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some()) {
+            for key in self.planned_on.get(name).cloned().unwrap_or_default() {
+                self.unplan(&key);
+            }
+        }
+    }
+
+    pub(crate) fn refresh_all(&mut self, ids: Vec<MachineId>) {
+        for id in ids {
+            self.refresh(&id);
+        }
+    }
+
+    /// Makes a machine's reduced form anew from its objects, and everything that hangs on it.
+    fn refresh(&mut self, id: &MachineId) {
+        let (node, claim) = self.objects_of(id);
+        let csi = node.as_ref().and_then(|node| self.csi_nodes.get(&Key::of(&node.metadata))).cloned();
+        let reduced = match reduce::node(node.as_deref(), claim.as_deref(), csi.as_deref()) {
+            Ok(reduced) => reduced,
+            Err(refused) => {
+                self.refused.push(refused);
+                None
+            }
+        };
+        if node.is_none() && claim.is_none() {
+            self.marked.remove(id);
+            self.nominated.remove(id);
+        }
+        let marked = self.marked.contains(id);
+        let new = reduced.map(|mut node| {
+            node.deleting |= marked;
+            Arc::new(node)
+        });
+        let old = match &new {
+            Some(node) => self.reduced.insert(id.clone(), node.clone()),
+            None => self.reduced.remove(id),
+        };
+        self.count(old.as_deref(), new.as_deref());
+        let face = |node: &Option<Arc<karpenter_core::Node>>| {
+            node.as_ref().map(|node| (node.name.clone(), node.stage, node.deleting))
+        };
+        if face(&old) != face(&new) {
+            self.unsettled += 1;
+            self.touch_pods_of(id);
+        }
+        self.dirty.machines.insert(id.clone());
+    }
+
+    /// Pods are shown on machines by name and stage: when those change, so does what is shown of the pods.
+    fn touch_pods_of(&mut self, id: &MachineId) {
+        let members = self.machines.members(id);
+        let nodes: Vec<Arc<str>> = members.iter().flat_map(|members| members.nodes.iter().cloned()).collect();
+        let claims: Vec<Arc<str>> = members.iter().flat_map(|members| members.claims.iter().cloned()).collect();
+        let on = nodes.iter().flat_map(|name| [self.pods_on.get(name), self.nominated_to.get(name)]);
+        let planned = claims.iter().map(|name| self.planned_on.get(name));
+        let keys: Vec<Key> = on.chain(planned).flatten().flatten().cloned().collect();
+        self.dirty.pods.extend(keys);
+    }
+
+    /// A pool's usage is the sum of its machines that are not going away.
+    fn count(&mut self, old: Option<&karpenter_core::Node>, new: Option<&karpenter_core::Node>) {
+        let counted = |node: Option<&karpenter_core::Node>| -> Option<(Arc<str>, Resources)> {
+            let node = node.filter(|node| !node.deleting && node.is_managed())?;
+            let mut capacity = node.capacity.clone();
+            capacity.set(NODES, Quantity::from_units(1));
+            Some((node.labels.get(NODEPOOL)?.as_str().into(), capacity))
+        };
+        let (old, new) = (counted(old), counted(new));
+        if old == new {
+            return;
+        }
+        if let Some((pool, capacity)) = old
+            && let Some(usage) = self.usage.get_mut(&pool)
+        {
+            for (name, quantity) in capacity.iter() {
+                let left = usage.get(name) - quantity;
+                usage.set(name, left);
+            }
+            usage.0.retain(|_, quantity| !quantity.is_zero());
+            if usage.is_empty() {
+                self.usage.remove(&pool);
+            }
+        }
+        if let Some((pool, capacity)) = new {
+            self.usage.entry(pool).or_default().add(&capacity);
+        }
+    }
+
+    pub(crate) fn unplan(&mut self, key: &Key) {
+        if let Some(planned) = self.planned.remove(key) {
+            refile(&mut self.planned_on, key, Some(planned.claim), None);
+            self.dirty.pods.insert(key.clone());
+        }
+    }
+
+    pub(super) fn file_attachment(&mut self, key: &Key, old: Option<&Attachment>, new: Option<&Attachment>) {
+        let node = |attachment: Option<&Attachment>| attachment.map(|attachment| attachment.node.clone());
+        refile(&mut self.attached_to, key, node(old), node(new));
+    }
+
+    /// Whether pods planned for a claim, or nominated to its node, count as being there: it is ours, coming, and not
+    /// going away.
+    pub(crate) fn is_coming(node: &karpenter_core::Node) -> bool {
+        node.is_managed() && node.stage < Stage::Initialized && !node.deleting
+    }
+}
+
+/// Moves a key from one drawer to another.
+pub(super) fn refile(
+    drawers: &mut BTreeMap<Arc<str>, BTreeSet<Key>>,
+    key: &Key,
+    from: Option<Arc<str>>,
+    to: Option<Arc<str>>,
+) {
+    if from == to {
+        return;
+    }
+    if let Some(from) = from
+        && let Some(drawer) = drawers.get_mut(&from)
+    {
+        drawer.remove(key);
+        if drawer.is_empty() {
+            drawers.remove(&from);
+        }
+    }
+    if let Some(to) = to {
+        drawers.entry(to).or_default().insert(key.clone());
+    }
+}

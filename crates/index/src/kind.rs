@@ -1,0 +1,99 @@
+//! The kinds that decisions are made from.
+
+/// What is watched. The order is that in which news are taken in: what others refer to comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    Namespace,
+    StorageClass,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    CSINode,
+    VolumeAttachment,
+    Service,
+    DaemonSet,
+    PodDisruptionBudget,
+    NodeClass,
+    NodePool,
+    NodeClaim,
+    Node,
+    Pod,
+}
+
+/// The one kind of node class the configured provider serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeClassKind {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
+}
+
+impl NodeClassKind {
+    /// The label that nodes of such a class carry, e.g. `karpenter.k8s.aws/ec2nodeclass`.
+    pub fn label(&self) -> String {
+        format!("{}/{}", self.group, self.kind.to_lowercase())
+    }
+
+    /// Whether a reference is to a class of this kind.
+    pub fn is_kind_of(&self, reference: &karpenter_api::nodepool::NodeClassReference) -> bool {
+        reference.group == self.group && reference.kind == self.kind
+    }
+}
+
+impl Kind {
+    pub const ALL: [Self; 14] = [
+        Self::Namespace,
+        Self::StorageClass,
+        Self::PersistentVolume,
+        Self::PersistentVolumeClaim,
+        Self::CSINode,
+        Self::VolumeAttachment,
+        Self::Service,
+        Self::DaemonSet,
+        Self::PodDisruptionBudget,
+        Self::NodeClass,
+        Self::NodePool,
+        Self::NodeClaim,
+        Self::Node,
+        Self::Pod,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "Namespace",
+            Self::StorageClass => "StorageClass",
+            Self::PersistentVolume => "PersistentVolume",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::CSINode => "CSINode",
+            Self::VolumeAttachment => "VolumeAttachment",
+            Self::Service => "Service",
+            Self::DaemonSet => "DaemonSet",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::NodeClass => "NodeClass",
+            Self::NodePool => "NodePool",
+            Self::NodeClaim => "NodeClaim",
+            Self::Node => "Node",
+            Self::Pod => "Pod",
+        }
+    }
+
+    /// Where all objects of the kind are listed.
+    pub fn path(self, class: &NodeClassKind) -> String {
+        match self {
+            Self::Namespace => "/api/v1/namespaces".to_owned(),
+            Self::StorageClass => "/apis/storage.k8s.io/v1/storageclasses".to_owned(),
+            Self::PersistentVolume => "/api/v1/persistentvolumes".to_owned(),
+            Self::PersistentVolumeClaim => "/api/v1/persistentvolumeclaims".to_owned(),
+            Self::CSINode => "/apis/storage.k8s.io/v1/csinodes".to_owned(),
+            Self::VolumeAttachment => "/apis/storage.k8s.io/v1/volumeattachments".to_owned(),
+            Self::Service => "/api/v1/services".to_owned(),
+            Self::DaemonSet => "/apis/apps/v1/daemonsets".to_owned(),
+            Self::PodDisruptionBudget => "/apis/policy/v1/poddisruptionbudgets".to_owned(),
+            Self::NodeClass => format!("/apis/{}/{}/{}", class.group, class.version, class.plural),
+            Self::NodePool => "/apis/karpenter.sh/v1/nodepools".to_owned(),
+            Self::NodeClaim => "/apis/karpenter.sh/v1/nodeclaims".to_owned(),
+            Self::Node => "/api/v1/nodes".to_owned(),
+            Self::Pod => "/api/v1/pods".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Objects as they come from a watch, and what is kept of those that are kept whole.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use karpenter_api::{NodeClaim, NodePool};
+use serde::Deserialize;
+
+use crate::kind::Kind;
+
+/// A watched object, decoded and not yet reduced.
+#[derive(Clone, Debug)]
+pub enum Object {
+    Namespace(Box<Namespace>),
+    StorageClass(Box<StorageClass>),
+    PersistentVolume(Box<PersistentVolume>),
+    PersistentVolumeClaim(Box<PersistentVolumeClaim>),
+    CSINode(Box<CSINode>),
+    VolumeAttachment(Box<VolumeAttachment>),
+    Service(Box<Service>),
+    DaemonSet(Box<DaemonSet>),
+    PodDisruptionBudget(Box<PodDisruptionBudget>),
+    NodeClass(Box<NodeClass>),
+    NodePool(Box<NodePool>),
+    NodeClaim(Box<NodeClaim>),
+    Node(Box<Node>),
+    Pod(Box<Pod>),
+}
+
+/// What is the same for the node classes of all providers.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct NodeClass {
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub status: NodeClassStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct NodeClassStatus {
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+}
+
+impl NodeClass {
+    pub fn condition(&self, name: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.type_ == name)
+    }
+}
+
+/// What is kept of a pod: what places it, and what its end looks like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackedPod {
+    pub pod: karpenter_core::Pod,
+    /// `metadata.deletionTimestamp`, which the grace period is part of.
+    pub deletion: Option<Timestamp>,
+    /// `spec.terminationGracePeriodSeconds`.
+    pub grace_seconds: Option<i64>,
+    /// `controller.kubernetes.io/pod-deletion-cost` as it is written.
+    pub deletion_cost: Option<Arc<str>>,
+    pub priority_class: Option<Arc<str>>,
+}
+
+/// A volume held by a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    pub name: Arc<str>,
+    pub node: Arc<str>,
+    /// The PersistentVolume; inline volumes have none.
+    pub volume: Option<Arc<str>>,
+    pub deleting: bool,
+}
+
+impl Object {
+    /// Reads an object of a kind.
+    pub fn decode(kind: Kind, json: &str) -> serde_json::Result<Self> {
+        Ok(match kind {
+            Kind::Namespace => Self::Namespace(serde_json::from_str(json)?),
+            Kind::StorageClass => Self::StorageClass(serde_json::from_str(json)?),
+            Kind::PersistentVolume => Self::PersistentVolume(serde_json::from_str(json)?),
+            Kind::PersistentVolumeClaim => Self::PersistentVolumeClaim(serde_json::from_str(json)?),
+            Kind::CSINode => Self::CSINode(serde_json::from_str(json)?),
+            Kind::VolumeAttachment => Self::VolumeAttachment(serde_json::from_str(json)?),
+            Kind::Service => Self::Service(serde_json::from_str(json)?),
+            Kind::DaemonSet => Self::DaemonSet(serde_json::from_str(json)?),
+            Kind::PodDisruptionBudget => Self::PodDisruptionBudget(serde_json::from_str(json)?),
+            Kind::NodeClass => Self::NodeClass(serde_json::from_str(json)?),
+            Kind::NodePool => Self::NodePool(serde_json::from_str(json)?),
+            Kind::NodeClaim => Self::NodeClaim(serde_json::from_str(json)?),
+            Kind::Node => Self::Node(serde_json::from_str(json)?),
+            Kind::Pod => Self::Pod(serde_json::from_str(json)?),
+        })
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Namespace(_) => Kind::Namespace,
+            Self::StorageClass(_) => Kind::StorageClass,
+            Self::PersistentVolume(_) => Kind::PersistentVolume,
+            Self::PersistentVolumeClaim(_) => Kind::PersistentVolumeClaim,
+            Self::CSINode(_) => Kind::CSINode,
+            Self::VolumeAttachment(_) => Kind::VolumeAttachment,
+            Self::Service(_) => Kind::Service,
+            Self::DaemonSet(_) => Kind::DaemonSet,
+            Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
+            Self::NodeClass(_) => Kind::NodeClass,
+            Self::NodePool(_) => Kind::NodePool,
+            Self::NodeClaim(_) => Kind::NodeClaim,
+            Self::Node(_) => Kind::Node,
+            Self::Pod(_) => Kind::Pod,
+        }
+    }
+
+    pub fn metadata(&self) -> &ObjectMeta {
+        match self {
+            Self::Namespace(object) => &object.metadata,
+            Self::StorageClass(object) => &object.metadata,
+            Self::PersistentVolume(object) => &object.metadata,
+            Self::PersistentVolumeClaim(object) => &object.metadata,
+            Self::CSINode(object) => &object.metadata,
+            Self::VolumeAttachment(object) => &object.metadata,
+            Self::Service(object) => &object.metadata,
+            Self::DaemonSet(object) => &object.metadata,
+            Self::PodDisruptionBudget(object) => &object.metadata,
+            Self::NodeClass(object) => &object.metadata,
+            Self::NodePool(object) => &object.metadata,
+            Self::NodeClaim(object) => &object.metadata,
+            Self::Node(object) => &object.metadata,
+            Self::Pod(object) => &object.metadata,
+        }
+    }
+}
+
+macro_rules! into_object {
+    ($($kind:ident),*) => {
+        $(impl From<$kind> for Object {
+            fn from(object: $kind) -> Self {
+                Self::$kind(Box::new(object))
+            }
+        })*
+    };
+}
+into_object!(
+    Namespace,
+    StorageClass,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    CSINode,
+    VolumeAttachment,
+    Service,
+    DaemonSet,
+    PodDisruptionBudget,
+    NodeClass,
+    NodePool,
+    NodeClaim,
+    Node,
+    Pod
+);
