@@ -8,6 +8,9 @@
 //!   settings, circumstances ────────┘     fit, offerings
 //! ```
 //!
+//! What a node class launches with is here too: `images` finds and chooses them, `userdata` tells a node who it is;
+//! `interruption` reads what EventBridge says about instances.
+//!
 //! Pure, but for `catalogue::folder`, which reads files: no SDK, no clock, no environment.
 
 pub mod capacity;
@@ -15,7 +18,9 @@ pub mod catalogue;
 pub mod circumstances;
 pub mod family;
 mod fit;
+pub mod images;
 pub mod instance_types;
+pub mod interruption;
 mod kubelet;
 pub mod labels;
 pub mod listing;
@@ -27,6 +32,7 @@ pub mod settings;
 #[cfg(test)]
 mod testing;
 mod texts;
+pub mod userdata;
 mod zones;
 
 pub use catalogue::Catalogue;

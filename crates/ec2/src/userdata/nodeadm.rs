@@ -1,0 +1,64 @@
+//! Amazon Linux 2023: nodeadm reads a NodeConfig from the last part of a MIME document.
+
+use serde_json::{Map, Value, json};
+
+use super::kubelet_args::{Reader, node_labels};
+use super::mime::{self, NODE_CONFIG, Part, SHELL_SCRIPT};
+use super::yaml::to_yaml;
+use super::{Bootstrap, UserDataError, custom_text, looks_like_mime};
+
+pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError> {
+    let mut parts = custom_parts(bootstrap)?;
+    parts.push(Part::new(NODE_CONFIG, node_config(bootstrap)?));
+    Ok(mime::write(&parts))
+}
+
+/// nodeadm merges several NodeConfigs, ours last; so the user's own may be one, bare or in a MIME document.
+fn custom_parts(bootstrap: &Bootstrap<'_>) -> Result<Vec<Part>, UserDataError> {
+    let Some(text) = custom_text(bootstrap) else { return Ok(Vec::new()) };
+    if looks_like_mime(text) {
+        let parts = mime::read(text)?;
+        return Ok(parts.into_iter().map(|part| Part::new(part.content_type(), part.body.clone())).collect());
+    }
+    let kind = if is_yaml_mapping(text) { NODE_CONFIG } else { SHELL_SCRIPT };
+    Ok(vec![Part::new(kind, text)])
+}
+
+fn is_yaml_mapping(text: &str) -> bool {
+    let documents: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
+    documents.is_ok_and(|documents| documents.first().is_some_and(Value::is_object))
+}
+
+fn node_config(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError> {
+    let cluster = bootstrap.cluster;
+    let cidr = cluster.cidr.as_ref().filter(|cidr| !cidr.is_empty()).ok_or(UserDataError::NoClusterCidr)?;
+    // Fails on a kubelet map that could not be decoded, rather than let a node boot without its settings.
+    Reader { settings: bootstrap.kubelet }.cluster_dns()?;
+    let mut config: Map<String, Value> = bootstrap.kubelet.clone();
+    let taints = bootstrap.taints.iter().map(|taint| {
+        let mut entry = Map::new();
+        entry.insert("effect".to_owned(), taint.effect.as_str().into());
+        entry.insert("key".to_owned(), taint.key.as_str().into());
+        if !taint.value.is_empty() {
+            entry.insert("value".to_owned(), taint.value.as_str().into());
+        }
+        Value::Object(entry)
+    });
+    config.insert("registerWithTaints".to_owned(), taints.collect());
+    let mut kubelet = json!({ "config": config });
+    if let Some(labels) = node_labels(bootstrap) {
+        kubelet["flags"] = json!([labels]);
+    }
+    let mut spec = json!({
+        "cluster": { "name": cluster.name, "apiServerEndpoint": cluster.endpoint, "cidr": cidr },
+        "kubelet": kubelet,
+    });
+    if let Some(ca) = cluster.ca_bundle.as_ref().filter(|ca| !ca.is_empty()) {
+        spec["cluster"]["certificateAuthority"] = json!(ca);
+    }
+    if bootstrap.raid0 {
+        spec["instance"] = json!({ "localStorage": { "strategy": "RAID0" } });
+    }
+    let document = json!({ "apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec });
+    Ok(format!("# Karpenter Generated NodeConfig\n{}", to_yaml(&document)))
+}

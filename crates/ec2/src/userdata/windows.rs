@@ -1,0 +1,27 @@
+//! Windows: a PowerShell block that ends by calling the image's bootstrap script.
+
+use super::kubelet_args::{Reader, kubelet_args};
+use super::{Bootstrap, UserDataError, custom_text};
+
+pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError> {
+    let cluster = bootstrap.cluster;
+    let mut text = "<powershell>\n".to_owned();
+    if let Some(custom) = custom_text(bootstrap) {
+        text.push_str(custom);
+        text.push('\n');
+    }
+    text.push_str(
+        "[string]$EKSBootstrapScriptFile = \"$env:ProgramFiles\\Amazon\\EKS\\Start-EKSBootstrap.ps1\"\n\
+         & $EKSBootstrapScriptFile",
+    );
+    text.push_str(&format!(" -EKSClusterName '{}' -APIServerEndpoint '{}'", cluster.name, cluster.endpoint));
+    if let Some(ca) = &cluster.ca_bundle {
+        text.push_str(&format!(" -Base64ClusterCA '{ca}'"));
+    }
+    text.push_str(&format!(" -KubeletExtraArgs '{}'", kubelet_args(bootstrap)?.join(" ")));
+    if let Some(dns) = (Reader { settings: bootstrap.kubelet }).cluster_dns()? {
+        text.push_str(&format!(" -DNSClusterIP '{dns}'"));
+    }
+    text.push_str("\n</powershell>");
+    Ok(text)
+}
