@@ -9,11 +9,13 @@
 //! [`Engine`] is the one task that reads, wakes and retries. On a single-threaded runtime with paused time the same
 //! seed gives the same writes in the same order. Every decision is a pure function beside its reconciler.
 
+pub mod amounts;
 pub mod clock;
 mod context;
 pub mod engine;
 pub mod error;
 pub mod metrics;
+pub mod provisioning;
 pub mod reconciler;
 pub mod recorder;
 mod settings;

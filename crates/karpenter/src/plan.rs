@@ -1,11 +1,8 @@
 //! `karpenter plan`.
 
-mod claims;
-mod explain;
 mod json;
 mod miss;
 mod order;
-mod resources;
 mod table;
 
 use std::io::{self, Write};
@@ -14,6 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use karpenter_controllers::provisioning::claim;
 use karpenter_core::World;
 use karpenter_core::plan::Plan;
 use karpenter_manifests::{Loaded, Options, load, read_sources};
@@ -120,7 +118,9 @@ fn print(
             writeln!(out)?;
         }
         Output::Yaml => {
-            for claim in claims::node_claims(loaded, plan) {
+            for node in &plan.new_nodes {
+                let (pool, object) = (&loaded.world.pools[node.pool], &loaded.node_pools[node.pool]);
+                let claim = serde_json::to_value(claim::node_claim(pool, object, node))?;
                 write!(out, "---\n{}", karpenter_api::to_yaml(&claim))?;
             }
         }

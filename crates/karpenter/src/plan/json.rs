@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use karpenter_controllers::amounts::shown;
+use karpenter_controllers::provisioning::why;
 use karpenter_core::World;
 use karpenter_core::plan::{LeftOver, NewNode, Plan};
 use serde::{Serialize, Serializer};
 
-use super::explain;
 use super::order::names;
-use super::resources::shown;
 
 /// Nodes and leftovers become text one by one while they are written: a plan of many nodes lists millions of types.
 #[derive(Serialize)]
@@ -147,8 +147,8 @@ fn told<'a>(world: &'a World, left: &'a LeftOver) -> Unschedulable<'a> {
     });
     Unschedulable {
         pod: world.pods[left.pod].key(),
-        reason: explain::code(&left.reason),
-        message: explain::reason(world, &left.reason),
+        reason: why::code(&left.reason),
+        message: why::reason(world, &left.reason),
         nearest_miss: miss,
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use karpenter_controllers::provisioning::why;
 use karpenter_core::labels::SPOT;
 use karpenter_core::plan::{LeftOver, NewNode, Plan};
 use karpenter_core::resources::{CPU, MEMORY};
 use karpenter_core::{MicroUsd, Quantity, Resources, World};
 
+use super::json;
 use super::order::names;
-use super::{explain, json};
 use crate::terminal::{Align, Style, columns};
 
 /// The usual month of cloud price lists.
@@ -171,7 +172,7 @@ fn left_over(world: &World, left: &[&LeftOver], style: Style) -> String {
     let mut groups: BTreeMap<(String, Option<&str>), Vec<usize>> = BTreeMap::new();
     for entry in left {
         let miss = entry.nearest_miss.as_ref().map(|miss| miss.text.as_str());
-        groups.entry((explain::reason(world, &entry.reason), miss)).or_default().push(entry.pod);
+        groups.entry((why::reason(world, &entry.reason), miss)).or_default().push(entry.pod);
     }
     let mut ordered: Vec<_> = groups.into_iter().collect();
     ordered.sort_by_key(|(_, pods)| world.pods[pods[0]].key());

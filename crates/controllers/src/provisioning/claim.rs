@@ -1,4 +1,4 @@
-//! The NodeClaims a plan would create.
+//! The NodeClaim for a new node of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,23 +9,16 @@ use karpenter_api::nodeclaim::ResourceRequirements;
 use karpenter_api::requirement::NodeSelectorRequirement;
 use karpenter_api::{NODEPOOL_HASH_VERSION, NodeClaim, NodePool, Quantity, nodepool_hash};
 use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED};
-use karpenter_core::plan::{NewNode, Plan};
+use karpenter_core::plan::NewNode;
 use karpenter_core::requirement::Requirement;
 use karpenter_core::requirements::Requirements;
-use karpenter_core::{Offering, Pool, World};
-use karpenter_manifests::Loaded;
-use serde_json::Value;
+use karpenter_core::{Offering, Pool};
 
-use super::resources::shown;
+use crate::amounts::shown;
 
-/// In the order of the plan, as they would be sent to an API server; one at a time, for each lists hundreds of types.
-pub(crate) fn node_claims<'a>(loaded: &'a Loaded, plan: &'a Plan) -> impl Iterator<Item = Value> + 'a {
-    let claims = plan.new_nodes.iter().map(|node| claim(&loaded.world, &loaded.node_pools[node.pool], node));
-    claims.map(|claim| serde_json::to_value(claim).expect("our types are plain data with string keys"))
-}
-
-fn claim(world: &World, object: &NodePool, node: &NewNode) -> NodeClaim {
-    let pool = &world.pools[node.pool];
+/// As it is sent to an API server, which names it. `object` is what `pool` was reduced from when the pass began: a pool
+/// that is edited meanwhile still gives claims with its old hash, so that drift finds them.
+pub fn node_claim(pool: &Pool, object: &NodePool, node: &NewNode) -> NodeClaim {
     let template = &object.spec.template;
     let mut claim = NodeClaim::default();
     claim.metadata.generate_name = Some(format!("{}-", pool.name));

@@ -6,7 +6,7 @@ use karpenter_core::quantity::Format;
 use karpenter_core::{Quantity, Resources};
 
 /// Canonical, zeros left out.
-pub(crate) fn shown(list: &Resources) -> BTreeMap<String, String> {
+pub fn shown(list: &Resources) -> BTreeMap<String, String> {
     let present = list.iter().filter(|(_, quantity)| !quantity.is_zero());
     present.map(|(name, quantity)| (name.to_owned(), canonical(quantity).to_string())).collect()
 }
@@ -20,6 +20,6 @@ fn canonical(quantity: Quantity) -> Quantity {
 }
 
 /// `cpu 1, memory 2Gi`, for messages.
-pub(crate) fn listed(list: &Resources) -> String {
+pub fn listed(list: &Resources) -> String {
     shown(list).into_iter().map(|(name, text)| format!("{name} {text}")).collect::<Vec<_>>().join(", ")
 }

@@ -3,13 +3,13 @@
 use karpenter_core::World;
 use karpenter_core::plan::{PoolReason, Reason, TopologyConstraint, TopologyKind, TypeFailure};
 
-use super::resources::listed;
+use crate::amounts::listed;
 
 /// How many keys or values a message lists before it only counts.
 const SHOWN: usize = 5;
 
 /// A short name for programs: what kept the pod out, where all pools agree on it.
-pub(crate) fn code(reason: &Reason) -> &'static str {
+pub fn code(reason: &Reason) -> &'static str {
     match reason {
         Reason::Invalid { .. } => "InvalidPod",
         Reason::AvoidsManagedNodes => "AvoidsManagedNodes",
@@ -40,7 +40,7 @@ fn pool_code(reason: &PoolReason) -> &'static str {
     }
 }
 
-pub(crate) fn reason(world: &World, reason: &Reason) -> String {
+pub fn reason(world: &World, reason: &Reason) -> String {
     match reason {
         Reason::Invalid { message } => message.clone(),
         Reason::AvoidsManagedNodes => "the pod excludes nodes that have a NodePool".to_owned(),

@@ -1,0 +1,4 @@
+//! From pods that wait to NodeClaims.
+
+pub mod claim;
+pub mod why;
