@@ -32,11 +32,9 @@ pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
         return best;
     }
     let strays = best.strays(problem);
+    let queue = company_first(problem, &strays);
     best.repack(problem);
     let mut rank = (strays.len(), best.left_over(), best.given_up(), best.price(problem));
-    // Pods that want company come after those that would be it.
-    let mut queue: Vec<usize> = (0..problem.pods.len()).filter(|pod| !strays.contains(pod)).collect();
-    queue.extend(&strays);
     let again = if strays.is_empty() { None } else { Some(BASELINE) };
     for ties in again.into_iter().chain(others(problem).iter().copied()) {
         let mut other = Solution::in_order(problem, ties, &queue);
@@ -56,4 +54,35 @@ pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
         }
     }
     best
+}
+
+/// The baseline, in an order in which nobody goes astray if there is one.
+pub(crate) fn baseline(problem: &mut Problem<'_>) -> Solution {
+    let first = Solution::new(problem, BASELINE);
+    let strays = first.strays(problem);
+    if strays.is_empty() {
+        return first;
+    }
+    let queue = company_first(problem, &strays);
+    Solution::in_order(problem, BASELINE, &queue)
+}
+
+/// An order in which pods that want company come after those that would be it. Once some of them wait, others may turn
+/// out to have gone astray; each round finds at least one more or is the last.
+fn company_first(problem: &mut Problem<'_>, strays: &[usize]) -> Vec<usize> {
+    let mut late = strays.to_vec();
+    loop {
+        let mut queue: Vec<usize> = (0..problem.pods.len()).filter(|pod| !late.contains(pod)).collect();
+        queue.extend(&late);
+        if late.is_empty() {
+            return queue;
+        }
+        let found = Solution::in_order(problem, BASELINE, &queue).strays(problem);
+        let before = late.len();
+        late.extend(found.into_iter().filter(|pod| !queue[queue.len() - before..].contains(pod)));
+        if late.len() == before {
+            return queue;
+        }
+        late.sort_unstable();
+    }
 }

@@ -182,7 +182,7 @@ impl Trials<'_> {
             let left = Solution::new(&mut problem, *ties).left_pods();
             still.extend(left.into_iter().map(|pod| problem.pods[pod].index));
         }
-        let plan = Solution::new(&mut problem, BASELINE).into_plan(&mut problem);
+        let plan = best::baseline(&mut problem).into_plan(&mut problem);
         let new = plan.new_nodes.iter().flat_map(|node| node.pods.iter().map(|pod| (*pod, Some(node.pool))));
         let placed: FxHashMap<usize, Option<usize>> =
             new.chain(plan.existing.values().flatten().map(|pod| (*pod, None))).collect();

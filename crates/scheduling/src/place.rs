@@ -251,9 +251,9 @@ impl Problem<'_> {
     }
 
     /// How many pods of a group are in the domain a claim has settled on; none where it has not.
-    pub(crate) fn settled_count(&self, claim: &Claim, table: usize, counts: &[u32]) -> u32 {
+    pub(crate) fn settled_count(&self, set: SetId, table: usize, counts: &[u32]) -> u32 {
         let of = &self.domains.keys[table];
-        let req = self.terms.get(claim.set, of.key).map(|req| self.terms.requirement(req));
+        let req = self.terms.get(set, of.key).map(|req| self.terms.requirement(req));
         let single = req.filter(|req| !req.open && req.values.len() == 1).and_then(|req| req.values.first());
         single.and_then(|value| crate::domains::position(&of.names, value)).map_or(0, |at| counts[at])
     }

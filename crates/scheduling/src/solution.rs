@@ -10,9 +10,17 @@ use crate::place::Reserving;
 use crate::problem::Problem;
 use crate::repack;
 use crate::state::{Claim, ClaimTies, State, Ties};
+use crate::terms::SetId;
 
 /// The order the specification gives.
 pub(crate) const BASELINE: Ties = Ties { claims: ClaimTies::Oldest, last_domain_first: false };
+
+/// Where a pod is: a position among open claims or existing nodes.
+#[derive(Clone, Copy)]
+enum Host {
+    Claim(usize),
+    Node(usize),
+}
 
 pub(crate) struct Solution {
     state: State,
@@ -62,31 +70,35 @@ impl Solution {
     /// Pods that opened a domain of their own for an affinity to pods of their kind, while others of that kind came to be
     /// elsewhere. kube-scheduler, seeing those first, would not put them there.
     pub(crate) fn strays(&self, problem: &Problem<'_>) -> Vec<usize> {
-        let mut strays = Vec::new();
-        for (index, claim) in self.state.claims.iter().enumerate() {
-            for &(pod, variant) in &claim.pods {
-                let class = &problem.classes[problem.pods[pod].class];
-                let form = &class.variants[variant];
-                let astray = form.owned.iter().any(|id| {
-                    let counts = &self.state.groups[id.0 as usize];
-                    let (here, anywhere) = match problem.domains.groups[id.0 as usize].table {
-                        None => (counts.claims.get(index), counts.populated),
-                        Some(table) => (
-                            problem.settled_count(claim, table, &counts.domains),
-                            problem.populated_for(form.strict, table, &counts.domains),
-                        ),
-                    };
-                    problem.groups.get(*id).kind == Kind::Affinity
-                        && class.counted_in.binary_search(id).is_ok()
-                        && here == 1
-                        && anywhere > 1
-                });
-                if astray {
-                    strays.push(pod);
-                }
+        let claims = self.state.claims.iter().enumerate();
+        let on_claims =
+            claims.flat_map(|(at, claim)| claim.pods.iter().map(move |placed| (placed, claim.set, Host::Claim(at))));
+        let nodes = self.state.nodes.iter().zip(&problem.nodes).enumerate();
+        let on_nodes = nodes
+            .flat_map(|(at, (state, node))| state.pods.iter().map(move |placed| (placed, node.set, Host::Node(at))));
+        let all = on_claims.chain(on_nodes);
+        let astray = all.filter(|((pod, variant), set, host)| self.is_astray(problem, *pod, *variant, *set, *host));
+        astray.map(|((pod, _), _, _)| *pod).collect()
+    }
+
+    fn is_astray(&self, problem: &Problem<'_>, pod: usize, variant: usize, set: SetId, host: Host) -> bool {
+        let class = &problem.classes[problem.pods[pod].class];
+        let form = &class.variants[variant];
+        form.owned.iter().any(|id| {
+            if problem.groups.get(*id).kind != Kind::Affinity || class.counted_in.binary_search(id).is_err() {
+                return false;
             }
-        }
-        strays
+            let counts = &self.state.groups[id.0 as usize];
+            let (here, anywhere) = match (problem.domains.groups[id.0 as usize].table, host) {
+                (None, Host::Claim(at)) => (counts.claims.get(at), counts.populated),
+                (None, Host::Node(at)) => (counts.nodes.get(at), counts.populated),
+                (Some(table), _) => (
+                    problem.settled_count(set, table, &counts.domains),
+                    problem.populated_for(form.strict, table, &counts.domains),
+                ),
+            };
+            here == 1 && anywhere > 1
+        })
     }
 
     pub(crate) fn price(&self, problem: &mut Problem<'_>) -> MicroUsd {

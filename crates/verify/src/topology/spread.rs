@@ -83,8 +83,9 @@ fn one_group(
     found: &mut Vec<Violation>,
 ) {
     let key = group.key.as_str();
-    let first = cluster.pod(owners[0].pod);
-    let counts_itself = selector_matches(group.selector.as_ref(), &first.shape.labels);
+    // Pods may share a constraint that counts only some of them.
+    let counts_itself =
+        |owner: &&Settled| selector_matches(group.selector.as_ref(), &cluster.pod(owner.pod).shape.labels);
     let counted: Vec<&Settled> = settled
         .iter()
         .filter(|s| cluster.pod(s.pod).namespace == group.namespace)
@@ -119,7 +120,7 @@ fn one_group(
     }
     let known = known_domains(cluster, group);
     for (domain, owners) in &in_domain {
-        let own = if counts_itself { owners.len() as i64 } else { 0 };
+        let own = owners.iter().filter(counts_itself).count() as i64;
         let count = for_sure.get(domain).copied().unwrap_or(0) + own;
         // Which of them came last is not known: the one with the most forgiving view may have.
         let views = owners.iter().map(|owner| least(cluster, group, owner, &known, &at_most));
