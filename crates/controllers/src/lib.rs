@@ -11,14 +11,23 @@
 
 pub mod amounts;
 pub mod clock;
+pub mod consistency;
 mod context;
 pub mod engine;
 pub mod error;
+pub mod expiration;
+pub mod garbage;
+pub mod lifecycle;
 pub mod metrics;
+pub mod nodepool;
+pub mod ownership;
+pub mod pods;
 pub mod provisioning;
 pub mod reconciler;
 pub mod recorder;
+pub mod repair;
 mod settings;
+pub mod termination;
 pub mod write;
 
 pub use clock::Clock;

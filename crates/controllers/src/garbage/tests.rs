@@ -1,0 +1,99 @@
+use super::*;
+use karpenter_api::Time;
+use karpenter_core::Resources;
+use serde_json::json;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + second).unwrap()
+}
+
+fn claim(id: &str, registered: bool) -> NodeClaim {
+    let mut claim = NodeClaim::default();
+    claim.metadata.name = Some(id.to_owned());
+    claim.status.get_or_insert_default().provider_id = Some(id.to_owned());
+    if registered {
+        claim.conditions_at(at(0)).set_true(REGISTERED);
+    }
+    claim
+}
+
+fn machine(id: &str, launched: i64, deleting: bool) -> Machine {
+    Machine {
+        provider_id: id.to_owned(),
+        image_id: String::new(),
+        labels: Default::default(),
+        annotations: Default::default(),
+        capacity: Resources::new(),
+        allocatable: Resources::new(),
+        instance_type: String::new(),
+        zone: String::new(),
+        capacity_type: String::new(),
+        launched_at: at(launched),
+        deleting,
+        node_claim: None,
+        node_pool: None,
+        node_class: None,
+        cluster: None,
+    }
+}
+
+#[test]
+fn registered_claims_without_a_machine_are_suspects() {
+    // covers: LC-GC-01, LC-GC-03
+    let deleting = {
+        let mut claim = claim("deleting", true);
+        claim.metadata.deletion_timestamp = Some(Time(at(0)));
+        claim
+    };
+    let claims = [
+        claim("alive", true),
+        claim("gone", true),
+        claim("going", true),
+        claim("unregistered", false),
+        claim("", true),
+        deleting,
+    ];
+    let machines = [machine("alive", 0, false), machine("going", 0, true)];
+    let found: Vec<_> =
+        suspects(&claims, &machines).iter().map(|claim| claim.metadata.name.as_deref().unwrap()).collect();
+    assert_eq!(found, ["gone", "going"]);
+}
+
+#[test]
+fn a_kubelet_that_reports_spares_its_claim() {
+    // covers: LC-GC-02
+    let node = |status: &str| -> Node {
+        serde_json::from_value(json!({"status": {"conditions": [{"type": "Ready", "status": status}]}})).unwrap()
+    };
+    assert!(is_spared(Matches::One(&node("True"))));
+    assert!(!is_spared(Matches::One(&node("Unknown"))));
+    assert!(!is_spared(Matches::One(&node("False"))));
+    assert!(!is_spared(Matches::None));
+    assert!(!is_spared(Matches::Several));
+}
+
+#[test]
+fn machines_that_no_claim_holds_are_leaks_after_half_a_minute() {
+    // covers: LC-GC-07, CP-B2, CP-B3, CP-E13, CP-J1
+    let machines = [
+        machine("held", 0, false),
+        machine("held-by-a-deleting-claim", 0, false),
+        machine("young", 71, false),
+        machine("just-old-enough-to-be-young", 70, false),
+        machine("old", 69, false),
+        machine("old-and-going", 0, true),
+    ];
+    let mut deleting = claim("held-by-a-deleting-claim", false);
+    deleting.metadata.deletion_timestamp = Some(Time(at(0)));
+    let claims = [claim("held", false), deleting, NodeClaim::default()];
+    let found: Vec<_> = leaks(&machines, &claims, at(100)).iter().map(|machine| machine.provider_id.as_str()).collect();
+    assert_eq!(found, ["old"]);
+}
+
+#[test]
+fn leaks_are_looked_for_eagerly_after_the_start() {
+    // covers: LC-GC-07
+    for (sweeps, want) in [(1, 10), (20, 10), (21, 120), (1_000, 120)] {
+        assert_eq!(leak_sweep_pause(sweeps), Duration::from_secs(want), "{sweeps}");
+    }
+}

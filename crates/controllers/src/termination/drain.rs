@@ -1,0 +1,52 @@
+//! Which pods leave next, and whether a Node is empty enough.
+
+use jiff::{SignedDuration, Timestamp};
+use karpenter_api::NodeClaim;
+use karpenter_api::conditions::{DRAINED, Status};
+
+use crate::pods::{PodFacts, PodKey};
+
+/// A scheduler that has not seen the taint yet may bind one more pod; so long we look again, even at an empty node.
+const MIN_DRAIN_TIME: SignedDuration = SignedDuration::from_secs(5);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drain {
+    /// For the eviction queue: pods the deadline forces, and the pods of the tier whose turn it is.
+    pub enqueue: Vec<PodKey>,
+    /// Pods that still have to leave, of whatever tier.
+    pub waiting: usize,
+}
+
+/// Tiers leave one after the other: each may need the ones after it until its last pod is gone, as workloads need the
+/// network agent and the log shipper. Only what the deadline forces does not wait for its turn.
+pub fn plan(pods: &[PodFacts], deadline: Option<Timestamp>, now: Timestamp) -> Drain {
+    let waiting: Vec<&PodFacts> = pods.iter().filter(|pod| pod.is_waiting_for_eviction(now)).collect();
+    let (forced, others): (Vec<&PodFacts>, Vec<&PodFacts>) =
+        waiting.iter().partition(|pod| pod.is_past_force_threshold(deadline, now));
+    let turn = others.iter().map(|pod| tier(pod)).min();
+    let next = others.iter().filter(|pod| Some(tier(pod)) == turn && pod.is_active());
+    let enqueue = forced.iter().chain(next).map(|pod| pod.key.clone()).collect();
+    Drain { enqueue, waiting: waiting.len() }
+}
+
+fn tier(pod: &PodFacts) -> (bool, bool) {
+    (pod.critical, pod.owner.daemon_set)
+}
+
+/// Whether a Node without pods to wait for counts as drained. Without a claim (or with several) there is nothing to
+/// remember since when it has been draining.
+pub fn may_conclude(claim: Option<&NodeClaim>, now: Timestamp) -> bool {
+    let Some(claim) = claim else {
+        return true;
+    };
+    match claim.condition(DRAINED) {
+        None => false,
+        Some(drained) if Status::of(Some(drained)) == Status::Unknown => {
+            now.duration_since(drained.last_transition_time.0) >= MIN_DRAIN_TIME
+        }
+        Some(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! What is done about one pod that has to leave. Decided afresh at every attempt: between two of them the pod may have
+//! ended, lost its protection, or run out of time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use karpenter_index::Key;
+
+use crate::pods::{PodFacts, PodKey};
+
+/// Less would delete the pod's record while its containers run, and a StatefulSet would start a second of a kind.
+const SMALLEST_GRACE: Duration = Duration::from_secs(1);
+
+/// What the API server says of a pod with two budgets; it has no code of its own for that.
+pub const MULTIPLE_BUDGETS: &str =
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It is gone, or going in time.
+    Drop,
+    Evict,
+    /// Protected for now.
+    Wait,
+    /// The deadline leaves it so much of its grace period, whatever protects it.
+    Delete {
+        grace: Duration,
+    },
+}
+
+pub fn decide(pod: &PodFacts, deadline: Option<Timestamp>, now: Timestamp) -> Action {
+    if pod.terminal {
+        return Action::Drop;
+    }
+    if let Some(deadline) = deadline.filter(|_| pod.is_past_force_threshold(deadline, now)) {
+        let left = Duration::try_from(deadline.duration_since(now)).unwrap_or_default();
+        let grace = Duration::from_secs(left.as_secs()).max(SMALLEST_GRACE);
+        // Only a deletion that makes the end come sooner is worth sending again.
+        let shortens = |end: Timestamp| now.checked_add(grace).is_ok_and(|sooner| sooner < end);
+        return if pod.deletion.is_none_or(shortens) { Action::Delete { grace } } else { Action::Drop };
+    }
+    match (pod.is_active(), pod.is_evictable(now)) {
+        (false, _) => Action::Drop,
+        (true, false) => Action::Wait,
+        (true, true) => Action::Evict,
+    }
+}
+
+/// What an answer to an eviction means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Evicted,
+    /// There is no such pod, or another of the same name.
+    Gone,
+    /// A budget forbids it for now; the text says how.
+    Blocked(&'static str),
+    Failed,
+}
+
+pub fn answer(code: u16, message: &str) -> Answer {
+    match code {
+        200..=299 => Answer::Evicted,
+        404 | 409 => Answer::Gone,
+        429 => Answer::Blocked("evicting pod violates a PDB"),
+        _ if message == MULTIPLE_BUDGETS => Answer::Blocked("eviction does not support multiple PDBs"),
+        _ => Answer::Failed,
+    }
+}
+
+/// The deadlines of the pods in the queue; the queue itself knows only keys.
+#[derive(Debug, Default)]
+pub struct Entries(BTreeMap<PodKey, Option<Timestamp>>);
+
+impl Entries {
+    /// Adds a pod, or tightens its deadline: the earliest ever given counts. Answers whether there is something new, so
+    /// that the queue looks at it now.
+    pub fn add(&mut self, key: PodKey, deadline: Option<Timestamp>) -> bool {
+        match self.0.get_mut(&key) {
+            None => {
+                self.0.insert(key, deadline);
+                true
+            }
+            Some(kept) => {
+                let earliest = [*kept, deadline].into_iter().flatten().min();
+                let news = earliest != *kept;
+                *kept = earliest;
+                news
+            }
+        }
+    }
+
+    /// The deadline of a pod that is in the queue.
+    pub fn get(&self, key: &PodKey) -> Option<Option<Timestamp>> {
+        self.0.get(key).copied()
+    }
+
+    pub fn remove(&mut self, key: &PodKey) -> bool {
+        self.0.remove(key).is_some()
+    }
+
+    /// Forgets the pods of that name, whatever their UID; the name's pod was deleted.
+    pub fn remove_named(&mut self, pod: &Key) {
+        self.0.retain(|key, _| key.namespace != pod.namespace || key.name != pod.name);
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

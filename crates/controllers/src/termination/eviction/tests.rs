@@ -1,0 +1,93 @@
+use super::*;
+use crate::pods::tests::facts;
+use karpenter_api::labels::DO_NOT_DISRUPT;
+use serde_json::{Value, json};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + second).unwrap()
+}
+
+fn pod(phase: &str, deletion: Option<i64>, protection: Option<&str>) -> PodFacts {
+    let annotations = protection.map_or(json!({}), |value| json!({DO_NOT_DISRUPT: value}));
+    let deletion: Option<Value> = deletion.map(|second| json!(at(second).to_string()));
+    facts(json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u", "annotations": annotations,
+            "deletionTimestamp": deletion},
+        "spec": {"nodeName": "n", "containers": [], "terminationGracePeriodSeconds": 30},
+        "status": {"phase": phase, "startTime": at(0).to_string()}}))
+}
+
+fn delete(seconds: u64) -> Action {
+    Action::Delete { grace: Duration::from_secs(seconds) }
+}
+
+#[test]
+fn each_attempt_decides_anew() {
+    // covers: LC-TERM-24, LC-TERM-29, LC-TERM-30, LC-TERM-31, CP-E6, CP-E7
+    for (what, pod, deadline, now, want) in [
+        ("running", pod("Running", None, None), None, 0, Action::Evict),
+        ("protected", pod("Running", None, Some("true")), None, 1_000_000, Action::Wait),
+        ("protected for a while", pod("Running", None, Some("5m")), None, 299, Action::Wait),
+        ("no longer protected", pod("Running", None, Some("5m")), None, 300, Action::Evict),
+        ("protected and finished", pod("Succeeded", None, Some("true")), None, 0, Action::Drop),
+        ("evicted before", pod("Running", Some(90), None), None, 60, Action::Drop),
+        ("time enough", pod("Running", None, None), Some(100), 70, Action::Evict),
+        ("time runs out", pod("Running", None, None), Some(100), 71, delete(29)),
+        ("protection ends there", pod("Running", None, Some("true")), Some(100), 75, delete(25)),
+        ("little left", pod("Running", None, None), Some(100), 99, delete(1)),
+        ("nothing left", pod("Running", None, None), Some(100), 100, delete(1)),
+        ("late", pod("Running", None, None), Some(100), 5_000, delete(1)),
+        ("going too late", pod("Running", Some(500), None), Some(100), 40, delete(60)),
+        ("going in time", pod("Running", Some(100), None), Some(100), 40, Action::Drop),
+        ("cannot go any sooner", pod("Running", Some(102), None), Some(100), 101, Action::Drop),
+        ("finished, and late", pod("Failed", None, None), Some(100), 200, Action::Drop),
+    ] {
+        assert_eq!(decide(&pod, deadline.map(at), at(now)), want, "{what}");
+    }
+}
+
+#[test]
+fn answers_to_an_eviction() {
+    // covers: LC-TERM-26
+    for (code, message, want) in [
+        (201, "", Answer::Evicted),
+        (404, "pods \"p\" not found", Answer::Gone),
+        (409, "the UID in the precondition", Answer::Gone),
+        (
+            429,
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            Answer::Blocked("evicting pod violates a PDB"),
+        ),
+        (500, MULTIPLE_BUDGETS, Answer::Blocked("eviction does not support multiple PDBs")),
+        (500, "etcd is unhappy", Answer::Failed),
+        (403, "forbidden", Answer::Failed),
+    ] {
+        assert_eq!(answer(code, message), want, "{code} {message}");
+    }
+}
+
+fn key(name: &str, uid: &str) -> PodKey {
+    PodKey { namespace: "ns".into(), name: name.into(), uid: uid.into() }
+}
+
+#[test]
+fn the_earliest_deadline_counts() {
+    // covers: LC-TERM-23, LC-TERM-33
+    let mut entries = Entries::default();
+    for (deadline, news, kept) in [
+        (None, true, None),
+        (None, false, None),
+        (Some(100), true, Some(100)),
+        (Some(200), false, Some(100)),
+        (None, false, Some(100)),
+        (Some(50), true, Some(50)),
+    ] {
+        assert_eq!(entries.add(key("p", "1"), deadline.map(at)), news, "{deadline:?}");
+        assert_eq!(entries.get(&key("p", "1")), Some(kept.map(at)));
+    }
+    assert!(entries.add(key("p", "2"), None), "another pod of the same name");
+    assert!(entries.add(key("q", "3"), None));
+    assert_eq!(entries.len(), 3);
+    entries.remove_named(&key("p", "").key());
+    assert_eq!((entries.len(), entries.get(&key("p", "2"))), (1, None));
+    assert!(entries.remove(&key("q", "3")) && entries.is_empty());
+}
