@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
+use crate::planted::Planted;
 use crate::registry::Served;
 use crate::request::User;
 use crate::state::State;
@@ -57,7 +58,9 @@ pub(crate) fn mutate(
         limit_ranges::default_resources(state, attributes, object);
         pods::service_account(state, attributes, object)?;
         pods::priority(state, attributes, object)?;
-        pods::default_tolerations(object);
+        if !state.suffers(Planted::TolerationsForgotten) {
+            pods::default_tolerations(object);
+        }
         pods::runtime_class(state, attributes, object)?;
     }
     if attributes.creates("", "Node") {

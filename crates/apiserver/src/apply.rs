@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::history::Verb;
 use crate::input;
 use crate::managed::{self, Author};
+use crate::planted::Planted;
 use crate::request::Request;
 use crate::state::State;
 use crate::write::{self, Current, Place, WriteOptions, Written};
@@ -26,7 +27,7 @@ pub(crate) fn apply(
         let error = FieldError::required("fieldManager", "is required for apply patch");
         return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
     };
-    let force = request.query.flag("force");
+    let force = request.query.flag("force") || state.suffers(Planted::ApplyConflictsIgnored);
     let (config, strict) = parse(request)?;
     check_config(place, &config)?;
     write::report_strict(served, strict, options)?;

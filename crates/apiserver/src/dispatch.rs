@@ -11,6 +11,7 @@ use crate::delete::{self, DeleteOptions, Deleted};
 use crate::error::ApiError;
 use crate::history::Verb;
 use crate::patch::{self, PatchKind};
+use crate::planted::Planted;
 use crate::rbac::{self, Action};
 use crate::registry::Served;
 use crate::render::{self, Encoding, View};
@@ -299,7 +300,12 @@ fn patch_object(state: &mut State, request: &Request, place: &Place, part: Part)
             karpenter_kinds::fielderror::FieldError::forbidden("force", "may not be specified for non-apply patch");
         return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
     }
-    let (body, duplicates) = input::json(&request.body)?;
+    let (mut body, duplicates) = input::json(&request.body)?;
+    if state.suffers(Planted::NullsKeep)
+        && let Some(fields) = body["metadata"]["annotations"].as_object_mut()
+    {
+        fields.retain(|_, value| !value.is_null());
+    }
     let current = Current::read(served, read::get(state, served, &place.namespace, &place.name)?);
     let patched = patch::apply(served, kind, &current.value, &body)?;
     let object = write::decode_object(served, patched, &mut options, duplicates).map_err(|error| {

@@ -11,6 +11,7 @@ use crate::delete::{self, DeleteOptions, Deleted};
 use crate::error::ApiError;
 use crate::history::Verb;
 use crate::managed::{self, Author};
+use crate::planted::Planted;
 use crate::request::User;
 use crate::state::State;
 use crate::store::Object;
@@ -119,8 +120,9 @@ pub(crate) fn evict(state: &mut State, place: &Place, eviction: &Value, user: &U
     let pod = crate::read::get(state, &place.served, &place.namespace, &place.name)?;
     let value = pod.value();
     let phase = value["status"]["phase"].as_str().unwrap_or_default();
-    let ended =
-        matches!(phase, "Succeeded" | "Failed" | "Pending") || value["metadata"].get("deletionTimestamp").is_some();
+    let ended = state.suffers(Planted::BudgetsIgnored)
+        || matches!(phase, "Succeeded" | "Failed" | "Pending")
+        || value["metadata"].get("deletionTimestamp").is_some();
     if ended {
         return mark_and_delete(state, place, options, user);
     }

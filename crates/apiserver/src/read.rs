@@ -1,5 +1,6 @@
 //! get, list and the start of a watch.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::body::{Body, Next, Source};
 use crate::error::ApiError;
+use crate::planted::Planted;
 use crate::registry::{Origin, Served};
 use crate::render::{self, View};
 use crate::request::{Query, Request};
@@ -30,7 +32,7 @@ pub(crate) fn get(state: &State, served: &Served, namespace: &str, name: &str) -
 
 /// The selectors of a query.
 pub(crate) fn filter(state: &State, served: &Served, query: &Query) -> Result<Filter, ApiError> {
-    let labels = match query.get("labelSelector") {
+    let labels = match query.get("labelSelector").filter(|_| !state.suffers(Planted::LabelSelectorsIgnored)) {
         Some(text) => selector::parse_labels(text).map_err(ApiError::bad_request)?,
         None => selector::Selector::default(),
     };
@@ -83,6 +85,9 @@ pub(crate) fn list(
     let asked = version_of(query)?;
     let exact = query.get("resourceVersionMatch") == Some("Exact");
     let mut limit = query.integer("limit")?.unwrap_or(0);
+    if state.suffers(Planted::LimitsIgnored) {
+        limit = 0;
+    }
     let token = query.get("continue").map(|text| decode_continue(text, &prefix)).transpose()?;
     let token =
         token.map(|token| Continue { version: if token.version == 0 { current } else { token.version }, ..token });
@@ -310,11 +315,12 @@ impl ListPieces {
             return None;
         }
         let mut out = head.map(String::into_bytes).unwrap_or_default();
+        let prefix = render::type_prefix(&self.served);
         while self.at < self.objects.len() && out.len() < PIECE {
             if self.at > 0 {
                 out.push(b',');
             }
-            render::item(&self.served, &self.objects[self.at], &mut out);
+            render::item(&self.served, &prefix, &self.objects[self.at], &mut out);
             self.at += 1;
         }
         if self.at == self.objects.len() {
@@ -385,22 +391,15 @@ pub(crate) fn watch(
         changed: table.subscribe(),
         orders: inner.watch_orders.subscribe(),
         next_bookmark: Watch::first_bookmark(),
+        initial: VecDeque::new(),
+        initial_bookmark: initial && bookmarks,
         pending: Vec::new(),
         columns_sent: false,
         ended: false,
     };
     if synthetic {
-        let objects: Vec<Arc<Object>> =
+        watch.initial =
             table.range(&watch.prefix, None).filter(|object| object.matches(&watch.filter)).cloned().collect();
-        drop(state);
-        for object in objects {
-            watch.send("ADDED", &object);
-        }
-        if initial && bookmarks {
-            watch.bookmark(true);
-        }
-    } else {
-        drop(state);
     }
     Ok(Body::stream(Box::new(watch)))
 }

@@ -91,10 +91,10 @@ pub(crate) fn whole(served: &Served, object: &Object) -> Bytes {
 }
 
 /// The object as an item of a list: built-in kinds drop their type there.
-pub(crate) fn item(served: &Served, object: &Object, out: &mut Vec<u8>) {
+pub(crate) fn item(served: &Served, type_prefix: &str, object: &Object, out: &mut Vec<u8>) {
     let json = whole(served, object);
     if let Origin::Builtin(_) = served.origin
-        && let Some(rest) = json.strip_prefix(type_prefix(served).as_bytes())
+        && let Some(rest) = json.strip_prefix(type_prefix.as_bytes())
     {
         out.push(b'{');
         out.extend_from_slice(rest);

@@ -17,6 +17,7 @@ use crate::error::ApiError;
 use crate::faults::{Fault, Faults};
 use crate::history::{Digest, Write, WriteLog};
 use crate::ids::Ids;
+use crate::planted::Planted;
 use crate::registry::Registry;
 use crate::request::{Query, Request, User};
 use crate::state::State;
@@ -100,7 +101,7 @@ impl ApiServer {
         let mut ids = Ids::new(options.seed);
         let tokens = auth::Tokens::new(&mut ids);
         let now = options.clock.now();
-        let mut state = State { store, registry, ids, now };
+        let mut state = State { store, registry, ids, now, planted: None };
         bootstrap::fill(&mut state);
         let inner = Inner {
             state: Mutex::new(state),
@@ -151,6 +152,18 @@ impl ApiServer {
     /// Forgets the past: watches and lists at older versions get 410 Gone.
     pub fn compact(&self) {
         self.inner.state().store.compact();
+    }
+
+    /// Makes the server wrong in one way, for tests of what compares it.
+    #[doc(hidden)]
+    pub fn plant(&self, fault: Planted) {
+        self.inner.state().planted = Some(fault);
+    }
+
+    /// What is broken in the store, which is nothing, whatever was asked of the server.
+    #[doc(hidden)]
+    pub fn violations(&self) -> Vec<String> {
+        crate::invariants::violations(&self.inner.state())
     }
 
     /// From now on, requests that `fault` matches fail as it says.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use karpenter_kinds::times;
 
 use crate::ids::Ids;
+use crate::planted::Planted;
 use crate::registry::Registry;
 use crate::store::Store;
 
@@ -14,6 +15,8 @@ pub(crate) struct State {
     pub(crate) ids: Ids,
     /// The time of the request being served.
     pub(crate) now: Timestamp,
+    /// A fault of our own, in tests of the tests.
+    pub(crate) planted: Option<Planted>,
 }
 
 impl State {

@@ -236,6 +236,20 @@ impl Table {
         Some(objects)
     }
 
+    /// Whether the events are in order and lead to what there is; if not, why.
+    pub(crate) fn broken_past(&self, version: u64) -> Option<String> {
+        let mut last = self.compacted;
+        for event in &self.events {
+            if event.version <= last || event.version > version || event.object.version != event.version {
+                return Some(format!("event {} follows {last} at {version}", event.version));
+            }
+            last = event.version;
+        }
+        let superseded: usize =
+            self.events.iter().filter_map(|event| event.previous.as_ref()).map(|o| o.json.len()).sum();
+        (superseded != self.superseded).then(|| format!("{superseded} bytes are superseded, not {}", self.superseded))
+    }
+
     fn remember(&mut self, event: Event) {
         self.superseded += event.previous.as_ref().map_or(0, |object| object.json.len());
         self.events.push_back(event);
@@ -282,6 +296,15 @@ impl Store {
             changed: watch::Sender::new(0),
         });
         TableId(self.tables.len() - 1)
+    }
+
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (TableId, &Table)> {
+        self.tables.iter().enumerate().map(|(index, table)| (TableId(index), table))
+    }
+
+    /// How many uids are known.
+    pub(crate) fn located(&self) -> usize {
+        self.uids.len()
     }
 
     pub(crate) fn table(&self, id: TableId) -> &Table {

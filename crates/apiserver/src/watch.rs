@@ -1,5 +1,6 @@
 //! Watches: events after a version, in order, filtered, with bookmarks, until the client or the clock ends them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::body::{Next, Source};
 use crate::error::ApiError;
+use crate::planted::Planted;
 use crate::registry::Served;
 use crate::render::{self, View};
 use crate::server::{Inner, WatchOrder};
@@ -17,6 +19,9 @@ use crate::store::{EventKind, Filter, Object};
 
 /// Bookmarks come about once a minute, as the reference server sends them.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// About how much is put together at a time.
+const PIECE: usize = 256 << 10;
 
 pub(crate) struct Watch {
     pub(crate) inner: Arc<Inner>,
@@ -32,7 +37,10 @@ pub(crate) struct Watch {
     pub(crate) changed: Receiver<u64>,
     pub(crate) orders: Receiver<WatchOrder>,
     pub(crate) next_bookmark: Instant,
-    /// Sent before anything else: the initial state.
+    /// Sent before anything else: the initial state, and whether a bookmark ends it.
+    pub(crate) initial: VecDeque<Arc<Object>>,
+    pub(crate) initial_bookmark: bool,
+    /// What goes out next.
     pub(crate) pending: Vec<u8>,
     /// Column definitions go with the first table only.
     pub(crate) columns_sent: bool,
@@ -61,6 +69,10 @@ impl Watch {
             }
             if self.ended {
                 return None;
+            }
+            if !self.initial.is_empty() || self.initial_bookmark {
+                self.send_initial();
+                continue;
             }
             // Marked as seen before reading, so that what is written meanwhile wakes us again.
             self.changed.borrow_and_update();
@@ -102,7 +114,18 @@ impl Watch {
         }
     }
 
-    /// Reads what the table remembers since our version.
+    fn send_initial(&mut self) {
+        while self.pending.len() < PIECE
+            && let Some(object) = self.initial.pop_front()
+        {
+            self.send("ADDED", &object);
+        }
+        if self.initial.is_empty() && std::mem::take(&mut self.initial_bookmark) {
+            self.bookmark(true);
+        }
+    }
+
+    /// Reads what the table remembers since our version, a piece at a time: who reads slowly costs no memory.
     fn collect(&mut self) {
         let inner = self.inner.clone();
         let state = inner.state();
@@ -115,17 +138,23 @@ impl Watch {
             return;
         };
         let mut found = Vec::new();
+        let mut size = 0;
         for event in events {
+            if size > PIECE {
+                break;
+            }
             self.version = event.version;
             if !event.object.key.starts_with(&self.prefix) {
                 continue;
             }
+            size += event.object.json.len();
             let before = event.previous.as_ref().is_some_and(|object| object.matches(&self.filter));
             let after = event.kind != EventKind::Deleted && event.object.matches(&self.filter);
             match (before, after) {
                 (false, false) => {}
                 (false, true) => found.push(("ADDED", event.object.clone())),
                 (true, true) => found.push(("MODIFIED", event.object.clone())),
+                (true, false) if state.suffers(Planted::DeletionsUnseen) => {}
                 (true, false) if event.kind == EventKind::Deleted => found.push(("DELETED", event.object.clone())),
                 (true, false) => {
                     let previous = event.previous.as_ref().expect("it matched");

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use http_body_util::BodyExt as _;
-use karpenter_apiserver::{ApiServer, Options};
+use karpenter_apiserver::{ApiServer, Options, Planted};
 use kube::Client;
 use serde_json::{Map, Value, json};
 
@@ -191,6 +191,34 @@ async fn reference() -> Option<Client> {
     Some(Client::try_from(config).unwrap())
 }
 
+/// The recorded answers of a script.
+fn recorded(script: &Path) -> Vec<Value> {
+    let path = script.with_extension("answers");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What is different, a paragraph per answer.
+fn compare(name: &str, want: &[Value], got: &[Value]) -> Vec<String> {
+    assert_eq!(want.len(), got.len(), "{name}: the answers are of another script; record them again");
+    let mut failures = Vec::new();
+    for (index, (want, got)) in want.iter().zip(got).enumerate() {
+        let mut found = Vec::new();
+        if want["code"] == got["code"] {
+            differences("", want, got, &mut found);
+        } else {
+            let shown = |answer: &Value| {
+                format!("{} {}", answer["code"], answer["body"].get("message").unwrap_or(&answer["body"]))
+            };
+            found.push(format!("want {}\n    got  {}", shown(want), shown(got)));
+        }
+        if !found.is_empty() {
+            failures.push(format!("{name} #{index} {}\n    {}", want["do"].as_str().unwrap(), found.join("\n    ")));
+        }
+    }
+    failures
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_requests_get_the_same_answers() {
     let reference = reference().await;
@@ -201,44 +229,43 @@ async fn the_same_requests_get_the_same_answers() {
         let steps = steps(&script);
         let server = ApiServer::new(Options { seed: 7, ..Options::new() });
         let ours = Client::new(server.service(), "default");
-        let answers_path = script.with_extension("answers");
         let want: Vec<Value> = match &reference {
             Some(reference) => {
                 let want = render(&steps, &run(reference, &steps).await);
                 if record {
                     let lines: Vec<String> = want.iter().map(ToString::to_string).collect();
-                    std::fs::write(&answers_path, lines.join("\n") + "\n").unwrap();
+                    std::fs::write(script.with_extension("answers"), lines.join("\n") + "\n").unwrap();
                 }
                 want
             }
-            None => {
-                let text = std::fs::read_to_string(&answers_path)
-                    .unwrap_or_else(|error| panic!("{}: {error}", answers_path.display()));
-                text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-            }
+            None => recorded(&script),
         };
         let got = render(&steps, &run(&ours, &steps).await);
-        assert_eq!(want.len(), got.len(), "{name}: the answers are of another script; record them again");
-        for (index, (want, got)) in want.iter().zip(&got).enumerate() {
-            compared += 1;
-            let mut found = Vec::new();
-            if want["code"] == got["code"] {
-                differences("", want, got, &mut found);
-            } else {
-                let shown = |answer: &Value| {
-                    format!("{} {}", answer["code"], answer["body"].get("message").unwrap_or(&answer["body"]))
-                };
-                found.push(format!("want {}\n    got  {}", shown(want), shown(got)));
-            }
-            if !found.is_empty() {
-                failures.push(format!(
-                    "{name} #{index} {}\n    {}",
-                    want["do"].as_str().unwrap(),
-                    found.join("\n    ")
-                ));
-            }
-        }
+        compared += want.len();
+        failures.extend(compare(&name, &want, &got));
     }
     assert!(compared > 0, "there is something to compare");
     assert!(failures.is_empty(), "{} of {compared} answers differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// A server that is wrong in one way is caught, whichever way it is.
+#[tokio::test(start_paused = true)]
+async fn planted_faults_are_caught() {
+    let scripts: Vec<_> = scripts().into_iter().map(|path| (steps(&path), recorded(&path))).collect();
+    for fault in Planted::ALL {
+        let mut caught = false;
+        for (steps, want) in &scripts {
+            let server = ApiServer::new(Options { seed: 7, ..Options::new() });
+            server.plant(fault);
+            let ours = Client::new(server.service(), "default");
+            // A wrong answer may lack what a later step needs of it, which is caught just the same.
+            let run = std::panic::AssertUnwindSafe(async { render(steps, &run(&ours, steps).await) });
+            let got = futures_util::FutureExt::catch_unwind(run).await;
+            caught = got.map_or(true, |got| !compare("planted", want, &got).is_empty());
+            if caught {
+                break;
+            }
+        }
+        assert!(caught, "{fault:?} goes unnoticed");
+    }
 }

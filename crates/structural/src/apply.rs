@@ -181,6 +181,13 @@ fn update_by(live: Option<&Value>, new: &mut Value, write: Write<'_>, way: Way) 
     let sent = managed::take(new).filter(|sent| !sent.is_null());
     let keeps = !write.subresource.is_empty() || sent.as_ref().is_none_or(|sent| sent == before);
     let changes = Changes::between(live, new, write);
+    if !exists && sent.is_none() {
+        // All there is is new, and his who made it.
+        if let Some(owned) = changes.map(Changes::into_owned).filter(|owned| !owned.is_empty()) {
+            managed::put(new, vec![retrack::first_entry(owned, write)]);
+        }
+        return;
+    }
     if way == Way::Short
         && keeps
         && let (Some(changes), Some(entries)) = (&changes, before.as_array())
@@ -242,11 +249,6 @@ fn equal_but(a: &Value, b: &Value, skip: &[&str]) -> bool {
 
 /// What a write changes.
 struct Changes {
-    /// Modified or added.
-    touched: Set,
-    removed: Set,
-    /// Of what was touched, what can be owned.
-    owned: Set,
     comparison: Comparison,
 }
 
@@ -255,10 +257,28 @@ impl Changes {
     fn between(live: &Value, new: &Value, write: Write<'_>) -> Option<Self> {
         let shape = write.versions.shape(write.api_version)?;
         let (live, new) = (write.converted(live), write.converted(new));
-        let comparison = typed::compare_written(&live, &new, shape, write.reset);
-        let touched = comparison.modified.union(&comparison.added);
-        let owned = touched.difference(always_unowned());
-        Some(Self { touched, removed: comparison.removed.clone(), owned, comparison })
+        Some(Self { comparison: typed::compare_written(&live, &new, shape, write.reset) })
+    }
+
+    /// What was modified or added.
+    fn touched(&self) -> Set {
+        self.comparison.modified.union(&self.comparison.added)
+    }
+
+    /// Of what was touched, what can be owned.
+    fn owned(&self) -> Set {
+        let mut owned = self.touched();
+        owned.subtract(always_unowned());
+        owned
+    }
+
+    fn into_owned(self) -> Set {
+        let Comparison { mut added, modified, .. } = self.comparison;
+        if !modified.is_bare() {
+            added = added.union(&modified);
+        }
+        added.subtract(always_unowned());
+        added
     }
 }
 
@@ -294,10 +314,11 @@ fn track(live: &Value, new: &Value, managers: Managers, changes: &Changes, write
     else {
         return Managers::new();
     };
-    if !changes.owned.is_empty() {
+    let owned = changes.owned();
+    if !owned.is_empty() {
         let set = match managers.remove(&manager) {
-            Some(previous) => changes.owned.union(&previous.set),
-            None => changes.owned.clone(),
+            Some(previous) => owned.union(&previous.set),
+            None => owned,
         };
         let owned = Owned { set, api_version: write.api_version.to_owned(), time: Some(write.now.to_owned()) };
         managers.insert(manager, owned);

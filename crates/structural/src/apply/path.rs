@@ -45,7 +45,7 @@ impl Element {
     /// The inverse of [`Element::parse`].
     pub fn wire(&self) -> String {
         match self {
-            Self::Field(name) => format!("f:{name}"),
+            Self::Field(name) => ["f:", name].concat(),
             Self::Key(fields) => {
                 let fields = fields.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
                 format!("k:{}", go::marshal(&Value::Object(fields)))

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::managed::{self, Manager, Operation, Owned};
 use super::set::Set;
+use super::typed::Comparison;
 use super::{Changes, MOST, Write};
 
 /// The new entries, in no order; `None` where the long way is needed.
@@ -23,18 +24,25 @@ pub(super) fn retrack(entries: &[Value], changes: &Changes, write: Write<'_>) ->
         return None;
     }
     let writer = Manager::new(write.manager, Operation::Update, write.api_version, write.subresource);
+    let gained = changes.owned();
     let mut found = false;
     let mut out = Vec::with_capacity(entries.len() + 1);
     for entry in entries {
         let is_writer = !found && is(&writer, entry);
         found |= is_writer;
-        let owned = is_writer.then_some(&changes.owned).filter(|owned| !owned.is_empty());
+        let owned = is_writer.then_some(&gained).filter(|owned| !owned.is_empty());
         out.extend(after(entry, owned, changes, write)?);
     }
-    if !found && !changes.owned.is_empty() {
-        out.push(managed::entry(&writer, &new_entry(changes.owned.clone(), write)));
+    if !found && !gained.is_empty() {
+        out.push(managed::entry(&writer, &new_entry(gained, write)));
     }
     (out.iter().filter(|entry| entry["operation"] == "Update").count() <= MOST && !out.is_empty()).then_some(out)
+}
+
+/// The entry of whoever made an object.
+pub(super) fn first_entry(owned: Set, write: Write<'_>) -> Value {
+    let writer = Manager::new(write.manager, Operation::Update, write.api_version, write.subresource);
+    managed::entry(&writer, &new_entry(owned, write))
 }
 
 fn is(manager: &Manager, entry: &Value) -> bool {
@@ -49,9 +57,10 @@ fn new_entry(set: Set, write: Write<'_>) -> Owned {
 /// One entry after the write, `owned` being what it gains: `Some(None)` if nothing is left of it.
 fn after(entry: &Value, owned: Option<&Set>, changes: &Changes, write: Write<'_>) -> Option<Option<Value>> {
     let wire = &entry["fieldsV1"];
-    let loses = changes.removed.meets_wire(wire);
+    let Comparison { added, modified, removed } = &changes.comparison;
+    let loses = removed.meets_wire(wire);
     match owned {
-        None if !loses && !changes.touched.meets_wire(wire) => return Some(Some(entry.clone())),
+        None if !loses && !added.meets_wire(wire) && !modified.meets_wire(wire) => return Some(Some(entry.clone())),
         Some(owned) if !loses && entry.get("time").is_some() && owned.is_within_wire(wire) => {
             let mut entry = entry.clone();
             entry["time"] = write.now.into();
@@ -60,7 +69,7 @@ fn after(entry: &Value, owned: Option<&Set>, changes: &Changes, write: Write<'_>
         _ => {}
     }
     let (manager, before) = managed::read(&Value::Array(vec![entry.clone()])).ok()?.pop_first()?;
-    let set = before.set.difference(&changes.touched).difference(&changes.removed);
+    let set = before.set.difference(&changes.touched()).difference(removed);
     let after = match owned {
         Some(owned) => new_entry(set.union(owned), write),
         None => Owned { set, ..before },

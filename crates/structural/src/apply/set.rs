@@ -1,5 +1,6 @@
 //! Sets of fields: what one manager owns of an object.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
@@ -50,25 +51,35 @@ impl Set {
 
     /// Writes a `fieldsV1`.
     pub fn wire(&self) -> Value {
-        let mut out = Map::new();
-        let elements: BTreeSet<&Element> = self.members.iter().chain(self.children.keys()).collect();
-        for element in elements {
-            let value = match self.children.get(element) {
-                None => Value::Object(Map::new()),
-                Some(child) => {
-                    let mut inside = Map::new();
-                    if self.members.contains(element) {
-                        inside.insert(".".to_owned(), Value::Object(Map::new()));
-                    }
-                    if let Value::Object(fields) = child.wire() {
-                        inside.extend(fields);
-                    }
-                    Value::Object(inside)
-                }
-            };
-            out.insert(element.wire(), value);
-        }
+        let mut out = Map::with_capacity(self.members.len() + self.children.len());
+        self.write(&mut out);
         Value::Object(out)
+    }
+
+    fn write(&self, out: &mut Map<String, Value>) {
+        let mut members = self.members.iter().peekable();
+        let mut children = self.children.iter().peekable();
+        loop {
+            let order = match (members.peek(), children.peek()) {
+                (None, None) => return,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(member), Some((element, _))) => (*member).cmp(element),
+            };
+            let member = if order.is_le() { members.next() } else { None };
+            let child = if order.is_ge() { children.next() } else { None };
+            let mut inside = Map::new();
+            if let Some((_, child)) = child {
+                inside = Map::with_capacity(1 + child.members.len() + child.children.len());
+                if member.is_some() {
+                    inside.insert(".".to_owned(), Value::Object(Map::new()));
+                }
+                child.write(&mut inside);
+            }
+            if let Some(element) = member.or(child.map(|(element, _)| element)) {
+                out.insert(element.wire(), Value::Object(inside));
+            }
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -182,6 +193,19 @@ impl Set {
             (!rest.is_empty()).then(|| (element.clone(), rest))
         });
         Self { members, children: children.collect() }
+    }
+
+    /// The same, in place.
+    pub fn subtract(&mut self, other: &Self) {
+        self.members.retain(|element| !other.members.contains(element));
+        for (element, other) in &other.children {
+            if let Some(child) = self.children.get_mut(element) {
+                child.subtract(other);
+                if child.is_empty() {
+                    self.children.remove(element);
+                }
+            }
+        }
     }
 
     /// Without the members of the other set and all that is below them.
