@@ -12,6 +12,7 @@ use kube::Client;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::provisioning::batcher::Batcher;
 use crate::recorder::Recorder;
 use crate::settings::Settings;
 
@@ -23,6 +24,8 @@ pub struct Context {
     pub settings: Settings,
     pub recorder: Recorder,
     pub metrics: Metrics,
+    /// Pods that wait to be planned together.
+    pub batcher: Batcher,
     inbox: Inbox,
 }
 
@@ -53,6 +56,7 @@ impl Context {
             index: Arc::new(Index::new(options)),
             recorder: Recorder::new(clock.clone()),
             metrics: Metrics::default(),
+            batcher: Batcher::new(settings.batch_idle, settings.batch_max),
             inbox: Inbox::default(),
             client,
             clock,

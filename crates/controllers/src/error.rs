@@ -50,6 +50,10 @@ impl Error {
         }
     }
 
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 403)
+    }
+
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 404)
     }

@@ -1,4 +1,135 @@
 //! From pods that wait to NodeClaims.
+//!
+//! ```text
+//!   pods, disrupted nodes ──trigger──▶ Batcher ──▶ pass: pools, snapshot, solve ──▶ NodeClaims, plans, nominations
+//! ```
 
+pub mod batcher;
 pub mod claim;
+mod create;
+mod outcome;
+pub mod pools;
+mod trigger;
 pub mod why;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
+use jiff::Timestamp;
+use karpenter_core::plan::Plan;
+use karpenter_core::{Pool, World};
+use karpenter_index::{Change, Key, Kind};
+
+use crate::clock::later;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::reconciler::{Action, Backoff, Reconciler, singleton};
+use batcher::Due;
+use pools::Offer;
+
+pub use trigger::{NodeTrigger, PodTrigger};
+
+pub const PROVISIONER: &str = "provisioner";
+
+/// A batch that waits for state to sync looks again at least this often; what it waits for wakes it.
+const HELD: Duration = Duration::from_secs(1);
+/// So many creations may be under way at once: more only means more open requests.
+const CREATIONS: usize = 100;
+
+/// The loop that plans. One pass at a time: it is a single key.
+#[derive(Debug, Default)]
+pub struct Provisioner;
+
+#[async_trait]
+impl Reconciler for Provisioner {
+    fn name(&self) -> &'static str {
+        PROVISIONER
+    }
+
+    fn start(&self) -> Vec<Key> {
+        vec![singleton()]
+    }
+
+    /// A batch that is held back goes on as soon as the last claim has its machine.
+    fn wake(&self, change: &Change, context: &Context) -> Vec<Key> {
+        let may_sync = matches!(change.kind, Kind::NodeClaim | Kind::Node) && context.batcher.is_held();
+        if may_sync { vec![singleton()] } else { Vec::new() }
+    }
+
+    async fn reconcile(&self, _key: &Key, context: &Context) -> Result<Action> {
+        match context.batcher.due() {
+            Due::Never => return Ok(Action::Done),
+            Due::In(delay) => return Ok(Action::After(delay)),
+            Due::Now => {}
+        }
+        if !context.index.is_synced() {
+            context.batcher.hold();
+            return Ok(Action::After(HELD));
+        }
+        context.batcher.close();
+        let result = pass(context).await;
+        if result.is_err() {
+            // What was created is kept; the rest is tried again.
+            context.batcher.hold();
+        }
+        result.map(|()| Action::After(Duration::ZERO))
+    }
+
+    fn concurrency(&self) -> usize {
+        1
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff { first: Duration::from_millis(100), last: Duration::from_secs(10), ..Backoff::default() }
+    }
+}
+
+/// One pass: look, plan, create.
+async fn pass(context: &Context) -> Result<()> {
+    let offers = pools::offers(context).await;
+    // Asking for instance types may have taken a while.
+    if !context.index.is_synced() {
+        context.batcher.hold();
+        return Ok(());
+    }
+    let now = context.clock.now();
+    let pools: Vec<Pool> = offers.iter().map(|offer| offer.pool.clone()).collect();
+    let world = context.index.snapshot(now, pools);
+    let plan = karpenter_scheduling::solve(&world);
+    outcome::tell(context, &world, &offers, &plan);
+    nominate(context, &world, &plan, now);
+    create_all(context, &world, &offers, &plan).await
+}
+
+/// Nodes that pods were planned onto are left alone for a while. Pods for one that is still coming are from now on part
+/// of its plan, like those it was bought for.
+fn nominate(context: &Context, world: &World, plan: &Plan, now: Timestamp) {
+    let until = later(now, context.settings.nomination_window());
+    for (node, pods) in plan.existing.iter().filter(|(_, pods)| !pods.is_empty()) {
+        let node = &world.nodes[*node];
+        if let Some(id) = context.index.machine_shown_as(node) {
+            context.index.nominate(&id, until);
+        }
+        if let Some(claim) = node.claim.as_deref().filter(|_| !node.is_initialized()) {
+            let pods: Vec<_> = pods.iter().map(|pod| keyed(world, *pod)).collect();
+            context.index.plan(claim, &pods);
+        }
+    }
+}
+
+async fn create_all(context: &Context, world: &Arc<World>, offers: &[Offer], plan: &Plan) -> Result<()> {
+    let mut creations: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(plan.new_nodes.len());
+    for node in &plan.new_nodes {
+        creations.push(Box::pin(create::create(context, world, &offers[node.pool], node)));
+    }
+    let results: Vec<Result<()>> = stream::iter(creations).buffered(CREATIONS).collect().await;
+    Error::all(results.into_iter().filter_map(Result::err).collect())
+}
+
+fn keyed(world: &World, pod: usize) -> (Key, Arc<str>) {
+    let pod = &world.pods[pod];
+    (Key { namespace: pod.namespace.clone(), name: pod.name.clone() }, pod.uid.clone())
+}

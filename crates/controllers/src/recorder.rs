@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::decision::{Decision, Decisions, Record};
 
 pub(crate) use post::post;
 
@@ -141,6 +142,7 @@ struct State {
     buckets: FxHashMap<&'static str, Bucket>,
     unsent: VecDeque<(Event, Timestamp, i128)>,
     last_name: i128,
+    decisions: Decisions,
 }
 
 #[derive(Debug)]
@@ -154,13 +156,13 @@ impl Recorder {
         Self { shared: Arc::new(Shared { clock, state: Mutex::default(), engine: AtomicWaker::new() }) }
     }
 
-    /// Sends an event, unless the same one was sent lately or its limit is reached.
-    pub fn publish(&self, event: Event) {
+    /// Sends an event, unless the same one was sent lately or its limit is reached; answers whether it is sent.
+    pub fn publish(&self, event: Event) -> bool {
         let (instant, now) = (Instant::now(), self.shared.clock.now());
         {
             let mut state = self.state();
             if !state.admits(&event, instant) {
-                return;
+                return false;
             }
             tracing::debug!(kind = event.object.kind, name = %event.object.name, reason = event.reason, "{}", event.message);
             // Names carry a time that is unique in the process, as upstream's do.
@@ -172,6 +174,18 @@ impl Recorder {
             state.unsent.push_back((event, now, name));
         }
         self.shared.engine.wake();
+        true
+    }
+
+    /// Keeps a decision for views and reports.
+    pub fn decided(&self, decision: Decision) {
+        let now = self.shared.clock.now();
+        self.state().decisions.add(now, decision);
+    }
+
+    /// The decisions from this number on, as far as they are kept.
+    pub fn decisions_since(&self, number: u64) -> Vec<Arc<Record>> {
+        self.state().decisions.since(number)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

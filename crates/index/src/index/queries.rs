@@ -135,6 +135,29 @@ impl Index {
         Some(state.machine(id))
     }
 
+    /// The machine behind a node of a snapshot.
+    pub fn machine_shown_as(&self, node: &karpenter_core::Node) -> Option<MachineId> {
+        let state = self.state();
+        let by_claim = node.claim.as_deref().and_then(|name| state.machines.of_claim(name));
+        by_claim.or_else(|| state.machines.of_node(&node.name)).cloned()
+    }
+
+    /// Whether a pod waits for a node that kube-scheduler could not find. A nomination means that it preempts others
+    /// and will be placed, unless it is to a node that is gone, going, or of ours and still coming.
+    pub fn is_provisionable(&self, pod: &karpenter_core::Pod) -> bool {
+        let preempts = || {
+            let Some(name) = &pod.nominated_node else { return false };
+            let state = self.state();
+            let machine = state.machines.of_node(name).and_then(|id| state.reduced.get(id));
+            machine.is_some_and(|machine| !machine.deleting && machine.is_initialized())
+        };
+        pod.scheduled_reason.as_deref() == Some("Unschedulable")
+            && pod.node.is_none()
+            && !pod.is_daemon()
+            && !pod.is_node_owned()
+            && !preempts()
+    }
+
     /// What the pool's machines have together, `nodes` counting them; those on their way out do not count.
     pub fn pool_usage(&self, pool: &str) -> Resources {
         self.state().usage.get(pool).cloned().unwrap_or_default()

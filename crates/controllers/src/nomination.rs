@@ -1,0 +1,138 @@
+//! Plans come true: planned pods are nominated to their node as it appears.
+//!
+//! kube-scheduler places pods by its own scoring and would break the packing that nodes were bought for. From 1.35 on
+//! it tries `status.nominatedNodeName` first and keeps that pod's room free from others of its priority or less. It
+//! clears the field at every failed attempt, so it is set again while the pod waits and the node is coming. A
+//! nomination is a hint: the node that can take the pod first may have it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
+use jiff::Timestamp;
+use karpenter_api::conditions;
+use karpenter_index::{Change, Key, Machine, TrackedPod};
+use serde_json::json;
+
+use crate::clock::later;
+use crate::context::Context;
+use crate::error::{Error, Result, unless_gone};
+use crate::reconciler::{Action, Backoff, Reconciler};
+
+/// So many pods of one node may be patched at once.
+const PATCHES: usize = 50;
+
+/// Keyed by NodeClaim.
+#[derive(Debug, Default)]
+pub struct Nomination {
+    /// The server does not let us: everything else works without.
+    forbidden: AtomicBool,
+}
+
+#[async_trait]
+impl Reconciler for Nomination {
+    fn name(&self) -> &'static str {
+        "pod.nomination"
+    }
+
+    /// A Node of ours appeared or went on a stage, or a planned pod lost its nomination.
+    fn wake(&self, change: &Change, context: &Context) -> Vec<Key> {
+        if !context.settings.nominate_pods || self.forbidden.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        if let Some(node) = change.node().and_then(|pair| pair.new.as_ref()) {
+            let claims = context.index.claims_of_node(node).into_iter();
+            return claims.map(|claim| Key::of(&claim.metadata)).collect();
+        }
+        let pod = change.pod().and_then(|pair| pair.new.as_ref());
+        let waiting = pod.filter(|pod| pod.pod.node.is_none() && pod.pod.nominated_node.is_none());
+        let claim = waiting.and_then(|_| context.index.planned_claim(&change.key));
+        claim.map(|name| Key::cluster(&name)).into_iter().collect()
+    }
+
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
+        let Some(machine) = context.index.machine_of_claim(&key.name) else { return Ok(Action::Done) };
+        let now = context.clock.now();
+        let pods = context.index.planned_for(&key.name);
+        if pods.is_empty() {
+            return Ok(Action::Done);
+        }
+        let Step::Nominate { node, until } = next_step(&machine, now, context.settings.nomination_window()) else {
+            return Ok(Action::Done);
+        };
+        if let Some(until) = until {
+            // Until its pods are bound the node looks empty: whoever removes empty nodes must wait for them.
+            context.index.nominate(&machine.id, until);
+        }
+        self.nominate(context, &node, &pods).await?;
+        Ok(Action::Done)
+    }
+
+    fn concurrency(&self) -> usize {
+        20
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff { first: Duration::from_millis(100), last: Duration::from_secs(10), ..Backoff::default() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Wait,
+    /// Until then, if the end is known: before it is complete a node may take its time.
+    Nominate {
+        node: String,
+        until: Option<Timestamp>,
+    },
+}
+
+/// A node is worth nominating to from when its Node exists until a while after it is complete: by then its pods are
+/// bound, or cannot be.
+fn next_step(machine: &Machine, now: Timestamp, window: Duration) -> Step {
+    let (Some(node), Some(reduced)) = (&machine.node, &machine.reduced) else { return Step::Wait };
+    let Some(node) = node.metadata.name.clone().filter(|_| !reduced.deleting && reduced.is_managed()) else {
+        return Step::Wait;
+    };
+    let initialized = machine.claim.as_ref().and_then(|claim| claim.condition(conditions::INITIALIZED));
+    let complete = initialized.filter(|condition| condition.status == "True");
+    let until = complete.map(|condition| later(condition.last_transition_time.0, window));
+    match until {
+        Some(until) if until <= now => Step::Wait,
+        until => Step::Nominate { node, until },
+    }
+}
+
+/// A pod that preempts others has its own nomination, which is left alone.
+fn is_free(pod: &TrackedPod) -> bool {
+    pod.pod.node.is_none() && pod.pod.nominated_node.is_none() && !pod.pod.terminating && !pod.pod.is_terminal()
+}
+
+impl Nomination {
+    async fn nominate(&self, context: &Context, node: &str, pods: &[std::sync::Arc<TrackedPod>]) -> Result<()> {
+        let mut patches: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
+        for pod in pods.iter().filter(|pod| is_free(pod)) {
+            patches.push(Box::pin(async move {
+                let pod = &pod.pod;
+                // The uid makes sure that it is this pod and not its successor of the same name.
+                let body = json!({"metadata": {"uid": &*pod.uid}, "status": {"nominatedNodeName": node}});
+                let answer = context.merge_pod_status(&pod.namespace, &pod.name, &body).await;
+                unless_gone(answer).map(|_| ())
+            }));
+        }
+        let results: Vec<Result<()>> = stream::iter(patches).buffered(PATCHES).collect().await;
+        let mut errors: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
+        if errors.iter().any(Error::is_forbidden) {
+            self.forbidden.store(true, Ordering::Relaxed);
+            tracing::info!("no permission to patch pods/status: planned pods are not nominated to their nodes");
+            errors.retain(|error| !error.is_forbidden());
+        }
+        errors.retain(|error| !error.is_conflict());
+        Error::all(errors)
+    }
+}
+
+#[cfg(test)]
+mod tests;

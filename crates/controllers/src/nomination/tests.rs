@@ -1,0 +1,64 @@
+use std::sync::Arc;
+
+use karpenter_core::node::Stage;
+use karpenter_index::MachineId;
+
+use super::*;
+
+fn machine(has_node: bool, stage: Stage, deleting: bool) -> Machine {
+    let node = k8s_openapi::api::core::v1::Node {
+        metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            name: Some("node-1".into()),
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let reduced = karpenter_core::Node {
+        name: "claim-1".into(),
+        claim: Some("claim-1".into()),
+        provider_id: Some("aws:///a/i-1".into()),
+        stage,
+        has_node,
+        labels: Default::default(),
+        taints: Vec::new(),
+        capacity: Default::default(),
+        allocatable: Default::default(),
+        deleting,
+        volume_limits: Default::default(),
+    };
+    Machine {
+        id: MachineId::Provider("aws:///a/i-1".into()),
+        node: has_node.then(|| Arc::new(node)),
+        claim: None,
+        reduced: Some(Arc::new(reduced)),
+        marked: false,
+    }
+}
+
+fn initialized(machine: Machine, at: i64) -> Machine {
+    let mut claim = karpenter_api::NodeClaim::default();
+    claim.conditions_at(Timestamp::from_second(at).unwrap()).set_true(conditions::INITIALIZED);
+    Machine { claim: Some(Arc::new(claim)), ..machine }
+}
+
+#[test]
+fn pods_are_nominated_from_when_the_node_exists_until_it_had_time_to_take_them() {
+    // covers: LC-POD-13
+    let now = Timestamp::from_second(100).unwrap();
+    let nominate = |until: Option<i64>| Step::Nominate {
+        node: "node-1".into(),
+        until: until.map(|second| Timestamp::from_second(second).unwrap()),
+    };
+    let on = |has_node, stage| machine(has_node, stage, false);
+    for (machine, want) in [
+        (on(false, Stage::Launched), Step::Wait),
+        (on(true, Stage::Launched), nominate(None)),
+        (on(true, Stage::Registered), nominate(None)),
+        (machine(true, Stage::Registered, true), Step::Wait),
+        (initialized(on(true, Stage::Initialized), 99), nominate(Some(119))),
+        (initialized(on(true, Stage::Initialized), 80), Step::Wait),
+        (on(true, Stage::Unmanaged), Step::Wait),
+    ] {
+        assert_eq!(next_step(&machine, now, Duration::from_secs(20)), want, "{machine:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Writing one NodeClaim, and what becomes known with it.
+
+use std::sync::Arc;
+
+use karpenter_api::NodePool;
+use karpenter_core::plan::NewNode;
+use karpenter_core::{Resources, World};
+use karpenter_index::reduce;
+
+use super::pools::Offer;
+use super::{claim, keyed, outcome};
+use crate::amounts::listed;
+use crate::context::Context;
+use crate::decision::{Decision, Launch};
+use crate::error::{Error, Result};
+
+/// Creates the claim of a new node, unless its pool is over its limits or gone by now.
+pub(super) async fn create(context: &Context, world: &Arc<World>, offer: &Offer, node: &NewNode) -> Result<()> {
+    let pool = &offer.pool;
+    let name = &*pool.name;
+    let current = context.index.node_pool(name).filter(|pool| pool.metadata.deletion_timestamp.is_none());
+    let refused = match current {
+        None => Some(format!("NodePool {name} is gone")),
+        Some(current) => exceeded(&current, &context.index.pool_usage(name))?,
+    };
+    if let Some(why) = refused {
+        context.recorder.decided(Decision::NotLaunched { pool: pool.name.clone(), why: why.clone() });
+        return Err(Error::other(format!("creating node claim, {why}")));
+    }
+    let made = context.create(&claim::node_claim(pool, &offer.object, node)).await?;
+    let claim = made.metadata.name.as_deref().unwrap_or_default();
+    let pods: Vec<_> = node.pods.iter().map(|pod| keyed(world, *pod)).collect();
+    context.index.plan(claim, &pods);
+    context.metrics.node_claims_created("provisioned", name, node.min_values_relaxed);
+    outcome::tell_nominated(context, world, &node.pods, Some(claim), None);
+    context.recorder.decided(Decision::Launch(Launch {
+        claim: claim.into(),
+        pool: pool.name.clone(),
+        pods: node.pods.iter().map(|pod| world.pods[*pod].key()).collect(),
+        requests: node.requests.clone(),
+        instance_types: node.instance_types.iter().map(|at| pool.instance_types[*at].name.clone()).collect(),
+        expected: node.launch.clone(),
+    }));
+    tracing::info!(
+        pool = name,
+        claim,
+        requests = listed(&node.requests),
+        instance_types = first_five(pool, node),
+        "created nodeclaim"
+    );
+    Ok(())
+}
+
+/// The first limit that the pool's usage already exceeds. Reaching it is not exceeding it.
+fn exceeded(pool: &NodePool, usage: &Resources) -> Result<Option<String>> {
+    let Some(limits) = &pool.spec.limits else { return Ok(None) };
+    let limits = reduce::resource_list(limits).map_err(|faults| {
+        let text: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        Error::other(format!("NodePool spec.limits cannot be read: {}", text.join("; ")))
+    })?;
+    let over = limits.iter().find(|(name, limit)| usage.get(name) > *limit);
+    Ok(over.map(|(name, limit)| format!("{name} resource usage of {} exceeds limit of {limit}", usage.get(name))))
+}
+
+fn first_five(pool: &karpenter_core::Pool, node: &NewNode) -> String {
+    let mut names = node.instance_types.iter().map(|at| &*pool.instance_types[*at].name);
+    let first: Vec<&str> = names.by_ref().take(5).collect();
+    let rest = names.count();
+    let more = if rest > 0 { format!(" and {rest} other(s)") } else { String::new() };
+    first.join(", ") + &more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_over_its_limit_gets_no_claim_and_one_at_its_limit_does() {
+        // covers: SCH-BATCH-20
+        let pool = |limits: serde_json::Value| -> NodePool {
+            let class = serde_json::json!({"group": "g", "kind": "K", "name": "n"});
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "p"},
+                "spec": {"limits": limits, "template": {"spec": {"nodeClassRef": class, "requirements": []}}},
+            }))
+            .unwrap()
+        };
+        let usage: Resources = [("cpu", "10".parse().unwrap()), ("nodes", "2".parse().unwrap())].into_iter().collect();
+        for (limits, over) in [
+            (serde_json::json!({"cpu": "10"}), None),
+            (serde_json::json!({"cpu": "9999m"}), Some("cpu")),
+            (serde_json::json!({"cpu": "11", "nodes": "1"}), Some("nodes")),
+            (serde_json::json!({"memory": "0"}), None),
+            (serde_json::Value::Null, None),
+        ] {
+            let found = exceeded(&pool(limits.clone()), &usage).unwrap();
+            assert_eq!(found.as_deref().and_then(|text| text.split(' ').next()), over, "{limits}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a plan says to people: an event for every pod that was given a place, and for every one that was not.
+
+use std::time::Duration;
+
+use karpenter_core::World;
+use karpenter_core::plan::{LeftOver, Plan, PoolReason, Reason};
+
+use super::pools::Offer;
+use super::why;
+use crate::context::Context;
+use crate::decision::Decision;
+use crate::recorder::{Event, Limit, ObjectRef};
+
+const FAILED_WINDOW: Duration = Duration::from_secs(300);
+const NO_TYPES_WINDOW: Duration = Duration::from_secs(60);
+/// Thousands of pods may be placed at once, and people read a few.
+const NOMINATED_LIMIT: Limit = Limit { per_second: 5, burst: 10 };
+
+/// Tells of everything but the new nodes, which have no name yet.
+pub(super) fn tell(context: &Context, world: &World, offers: &[Offer], plan: &Plan) {
+    for left in plan.left_over.iter().chain(&plan.ignored) {
+        tell_left_over(context, world, left);
+    }
+    for offer in offers_without_types(offers, plan) {
+        let message = "NodePool requirements filtered out all compatible available instance types";
+        let event = Event::warning(ObjectRef::node_pool(&offer.object), "NoCompatibleInstanceTypes", message);
+        context.recorder.publish(event.within(NO_TYPES_WINDOW));
+    }
+    for (node, pods) in &plan.existing {
+        let node = &world.nodes[*node];
+        let name = node.has_node.then_some(&*node.name);
+        tell_nominated(context, world, pods, node.claim.as_deref(), name);
+    }
+    if !plan.new_nodes.is_empty() {
+        let pods: usize = plan.new_nodes.iter().map(|node| node.pods.len()).sum();
+        tracing::info!(nodeclaims = plan.new_nodes.len(), pods, "computed new nodeclaim(s) to fit pod(s)");
+    }
+}
+
+pub(super) fn tell_nominated(
+    context: &Context,
+    world: &World,
+    pods: &[usize],
+    claim: Option<&str>,
+    node: Option<&str>,
+) {
+    let claim = claim.map(|name| format!("nodeclaim/{name}"));
+    let node = node.map(|name| format!("node/{name}"));
+    let place: Vec<String> = claim.into_iter().chain(node).collect();
+    let message = format!("Pod should schedule on: {}", place.join(", "));
+    for pod in pods {
+        let event = Event::normal(ObjectRef::pod(&world.pods[*pod]), "Nominated", message.clone());
+        context.recorder.publish(event.limited(NOMINATED_LIMIT));
+    }
+}
+
+fn tell_left_over(context: &Context, world: &World, left: &LeftOver) {
+    let pod = &world.pods[left.pod];
+    match &left.reason {
+        // It will be served from a reservation later, or avoids our nodes on purpose: nobody needs to be told.
+        Reason::ReservedCapacityDeferred | Reason::AvoidsManagedNodes => return,
+        Reason::Invalid { .. }
+        | Reason::DevicesIgnored
+        | Reason::NoPools
+        | Reason::NoInstanceTypes
+        | Reason::Pools(_) => {}
+    }
+    let message = why::reason(world, &left.reason);
+    let event = Event::warning(ObjectRef::pod(pod), "FailedScheduling", format!("Failed to schedule pod, {message}"));
+    if context.recorder.publish(event.within(FAILED_WINDOW)) {
+        tracing::error!(pod = %pod.key(), error = message, "could not schedule pod");
+        context.recorder.decided(Decision::Unschedulable {
+            pod: pod.key().into(),
+            why: message,
+            nearest_miss: left.nearest_miss.as_ref().map(|miss| miss.text.clone()),
+        });
+    }
+}
+
+/// Pools whose own requirements leave them nothing to launch, as some pod found out.
+fn offers_without_types<'a>(offers: &'a [Offer], plan: &Plan) -> Vec<&'a Offer> {
+    let reasons = plan.left_over.iter().filter_map(|left| match &left.reason {
+        Reason::Pools(pools) => Some(pools),
+        _ => None,
+    });
+    let found = reasons.flatten().filter(|(_, reason)| matches!(reason, PoolReason::NoTypes)).map(|(pool, _)| *pool);
+    let mut found: Vec<usize> = found.collect();
+    if plan.left_over.iter().any(|left| matches!(left.reason, Reason::NoInstanceTypes)) {
+        found.extend(0..offers.len());
+    }
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().filter_map(|pool| offers.get(pool)).collect()
+}
