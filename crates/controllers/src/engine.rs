@@ -132,11 +132,13 @@ impl Engine {
         controller.busy -= 1;
         let now = Instant::now();
         match result {
-            Ok(action) => {
+            Ok(Action::Done) => controller.queue.finish(&key),
+            Ok(Action::After(delay)) => {
                 controller.queue.finish(&key);
-                if let Action::After(delay) = action {
-                    controller.queue.push_at(key, now + delay);
-                }
+                controller.queue.push_at(key, now + delay);
+            }
+            Ok(Action::Again) => {
+                controller.queue.retry(&key, now);
             }
             Err(error) => {
                 let failures = controller.queue.retry(&key, now);

@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod nodepool;
 pub mod nomination;
 pub mod ownership;
+pub mod patch;
 pub mod pods;
 pub mod provisioning;
 pub mod reconciler;

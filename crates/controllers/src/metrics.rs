@@ -1,5 +1,8 @@
 //! The series of these controllers, in one registry. Names are upstream's; each controller adds its own here.
 
+mod life;
+mod summary;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -7,11 +10,16 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
+pub use life::{Life, TerminationMode};
+pub use summary::Summary;
+
 /// Counters are cheap handles into the registry.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Mutex<Registry>,
     created: Family<Created, Counter>,
+    /// Of nodes and claims, from launch to end.
+    pub life: Life,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -27,7 +35,8 @@ impl Default for Metrics {
         let created = Family::default();
         // The text format adds `_total`.
         registry.register("nodeclaims_created", "Number of nodeclaims created in total by Karpenter", created.clone());
-        Self { registry: Mutex::new(registry), created }
+        let life = Life::register(&mut registry);
+        Self { registry: Mutex::new(registry), created, life }
     }
 }
 

@@ -47,6 +47,8 @@ pub enum Action {
     #[default]
     Done,
     After(Duration),
+    /// As soon as the back-off allows: nothing is wrong, but it did not work either.
+    Again,
 }
 
 impl Action {
@@ -54,6 +56,7 @@ impl Action {
     #[must_use]
     pub fn sooner(self, other: Self) -> Self {
         match (self, other) {
+            (Self::Again, _) | (_, Self::Again) => Self::Again,
             (Self::After(a), Self::After(b)) => Self::After(a.min(b)),
             (Self::After(a), Self::Done) | (Self::Done, Self::After(a)) => Self::After(a),
             (Self::Done, Self::Done) => Self::Done,
