@@ -14,6 +14,7 @@ pub mod clock;
 pub mod consistency;
 mod context;
 pub mod decision;
+pub mod disruption;
 pub mod engine;
 pub mod error;
 pub mod expiration;

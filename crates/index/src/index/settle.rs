@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use karpenter_api::NodeClaim;
+use karpenter_api::conditions::{CONSOLIDATABLE, Status};
 use karpenter_core::labels::NODEPOOL;
 use karpenter_core::node::Stage;
 use karpenter_core::resources::NODES;
@@ -26,7 +27,15 @@ impl State {
                 let ids = self.machines.node(&change.key.name, pair.new.as_deref());
                 self.refresh_all(ids);
             }
-            What::NodeClaim(pair) => self.settle_claim(&change.key.name, pair.new.as_deref()),
+            What::NodeClaim(pair) => {
+                let quiet = |claim: &Option<Arc<NodeClaim>>| {
+                    claim.as_ref().is_some_and(|claim| claim.condition_status(CONSOLIDATABLE) == Status::True)
+                };
+                if quiet(&pair.new) && !quiet(&pair.old) {
+                    self.unsettled += 1;
+                }
+                self.settle_claim(&change.key.name, pair.new.as_deref());
+            }
             What::NodePool(pair) => {
                 let generation = |pool: &Option<Arc<karpenter_api::NodePool>>| {
                     pool.as_ref().and_then(|pool| pool.metadata.generation)
