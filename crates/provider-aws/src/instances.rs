@@ -1,0 +1,184 @@
+//! Instances: read, listed, terminated and tagged, with few calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use karpenter_api::labels;
+use karpenter_core::labels::{ON_DEMAND, RESERVED, SPOT};
+
+use crate::batcher::{Batcher, Execute, Window};
+use crate::calls::{Aws, AwsError, DescribeInstances, Filter, Instance, InstanceState, Result, Tags};
+
+const WINDOW: Window = Window { idle: Duration::from_millis(100), longest: Duration::from_secs(1), most: 500 };
+const PAGE: u32 = 1000;
+/// Everything but `terminated`: such an instance is as good as gone.
+const STATES: [InstanceState; 5] = [
+    InstanceState::Pending,
+    InstanceState::Running,
+    InstanceState::Stopping,
+    InstanceState::Stopped,
+    InstanceState::ShuttingDown,
+];
+
+pub struct Instances {
+    aws: Aws,
+    cluster: String,
+    /// As last seen, until a list or a look finds it gone.
+    cache: Mutex<BTreeMap<String, Instance>>,
+    describe: Batcher<(), String, Result<Instance>>,
+    terminate: Batcher<(), String, Result<()>>,
+}
+
+/// Whether the cache will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    Cached,
+    Fresh,
+}
+
+impl Instances {
+    pub fn new(aws: Aws, cluster: &str) -> Self {
+        let (describing, terminating) = (aws.clone(), aws.clone());
+        let describe: Execute<(), String, Result<Instance>> = Arc::new(move |(), ids| {
+            let aws = describing.clone();
+            async move { describe_all(&aws, ids).await }.boxed()
+        });
+        let terminate: Execute<(), String, Result<()>> = Arc::new(move |(), ids| {
+            let aws = terminating.clone();
+            async move { terminate_all(&aws, ids).await }.boxed()
+        });
+        Self {
+            aws,
+            cluster: cluster.to_owned(),
+            cache: Mutex::default(),
+            describe: Batcher::new(WINDOW, describe),
+            terminate: Batcher::new(WINDOW, terminate),
+        }
+    }
+
+    pub async fn get(&self, id: &str, look: Look) -> Result<Instance> {
+        if let Some(instance) = self.lock().get(id).filter(|_| look == Look::Cached) {
+            return Ok(instance.clone());
+        }
+        let answer = match self.describe.add((), id.to_owned()).await {
+            Ok(answer) => answer,
+            Err(dropped) => return Err(AwsError::new("DescribeInstances", "Dropped", dropped.to_string())),
+        };
+        match &answer {
+            Ok(instance) => {
+                self.lock().insert(id.to_owned(), instance.clone());
+            }
+            Err(error) if error.is_not_found() => {
+                self.lock().remove(id);
+            }
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// Of this cluster, by id.
+    pub async fn list(&self) -> Result<Vec<Instance>> {
+        let filters = vec![
+            Filter::new("tag-key", [labels::NODEPOOL]),
+            Filter::new("tag-key", [labels::EC2_NODE_CLASS]),
+            Filter::new(format!("tag:{}", labels::EKS_CLUSTER_NAME_TAG), [self.cluster.as_str()]),
+            states(),
+        ];
+        let request = DescribeInstances { ids: Vec::new(), filters, max_results: Some(PAGE) };
+        let mut found = self.aws.ec2.describe_instances(&request).await?;
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        *self.lock() = found.iter().map(|instance| (instance.id.clone(), instance.clone())).collect();
+        Ok(found)
+    }
+
+    pub async fn terminate(&self, id: &str) -> Result<()> {
+        match self.terminate.add((), id.to_owned()).await {
+            Ok(answer) => answer,
+            Err(dropped) => Err(AwsError::new("TerminateInstances", "Dropped", dropped.to_string())),
+        }
+    }
+
+    pub async fn tag(&self, id: &str, tags: &Tags) -> Result<()> {
+        self.aws.ec2.create_tags(&[id.to_owned()], tags).await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instance>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn states() -> Filter {
+    Filter::new("instance-state-name", STATES.map(InstanceState::as_str))
+}
+
+fn by_id(ids: Vec<String>) -> DescribeInstances {
+    DescribeInstances { ids, filters: vec![states()], max_results: None }
+}
+
+/// One call for all; what it does not answer is asked for alone, since EC2 fails a whole call over one unknown id.
+async fn describe_all(aws: &Aws, ids: Vec<String>) -> Vec<Result<Instance>> {
+    let distinct: BTreeSet<String> = ids.iter().cloned().collect();
+    let mut answers: BTreeMap<String, Result<Instance>> = BTreeMap::new();
+    if let Ok(found) = aws.ec2.describe_instances(&by_id(distinct.iter().cloned().collect())).await {
+        answers.extend(found.into_iter().map(|instance| (instance.id.clone(), Ok(instance))));
+    }
+    for id in &distinct {
+        if !answers.contains_key(id) {
+            let answer = aws.ec2.describe_instances(&by_id(vec![id.clone()])).await;
+            let answer =
+                answer.and_then(|found| found.into_iter().find(|found| found.id == *id).ok_or_else(|| gone(id)));
+            answers.insert(id.clone(), answer);
+        }
+    }
+    ids.iter().map(|id| answers[id].clone()).collect()
+}
+
+fn gone(id: &str) -> AwsError {
+    AwsError::new("DescribeInstances", "InvalidInstanceID.NotFound", format!("no instance {id} that is not terminated"))
+}
+
+async fn terminate_all(aws: &Aws, ids: Vec<String>) -> Vec<Result<()>> {
+    let distinct: Vec<String> = ids.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
+    let mut answers: BTreeMap<String, Result<()>> = BTreeMap::new();
+    let done = |state: InstanceState| matches!(state, InstanceState::ShuttingDown | InstanceState::Terminated);
+    if let Ok(changes) = aws.ec2.terminate_instances(&distinct).await {
+        answers.extend(changes.into_iter().filter(|change| done(change.state)).map(|change| (change.id, Ok(()))));
+    }
+    for id in &distinct {
+        if !answers.contains_key(id) {
+            let answer = aws.ec2.terminate_instances(std::slice::from_ref(id)).await;
+            answers.insert(id.clone(), answer.map(|_| ()));
+        }
+    }
+    ids.iter().map(|id| answers[id].clone()).collect()
+}
+
+/// An instance that slipped into an open reservation stays on-demand: it was not bought as reserved.
+pub fn capacity_type(instance: &Instance, reserved_capacity: bool) -> &'static str {
+    let only_reserved = instance.reservation_preference.as_deref() == Some("capacity-reservations-only");
+    if instance.spot_request_id.is_some() {
+        SPOT
+    } else if reserved_capacity && instance.capacity_reservation_id.is_some() && only_reserved {
+        RESERVED
+    } else {
+        ON_DEMAND
+    }
+}
+
+/// `aws:///us-east-1a/i-0123456789abcdef0`.
+pub fn provider_id(zone: &str, id: &str) -> String {
+    format!("aws:///{zone}/{id}")
+}
+
+/// The instance id of `<anything>:///<zone>/<id>`.
+pub fn instance_id(provider_id: &str) -> Option<&str> {
+    let (scheme, rest) = provider_id.split_once(":///")?;
+    let (zone, id) = rest.split_once('/')?;
+    let plain = |text: &str| !text.is_empty() && !text.contains('/');
+    (plain(scheme) && plain(zone) && plain(id)).then_some(id)
+}
+
+#[cfg(test)]
+mod tests;

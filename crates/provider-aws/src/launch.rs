@@ -1,0 +1,343 @@
+//! A launch: choose types, subnets and templates, ask for a fleet, learn from its answer.
+
+pub mod candidates;
+pub mod fleet;
+pub mod template;
+
+mod batch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use karpenter_api::{EC2NodeClass, NodeClaim};
+use karpenter_core::labels::{ON_DEMAND, RESERVED, SPOT, Vocabulary};
+use karpenter_core::{InstanceType, Offering};
+use karpenter_ec2::catalogue::CapacityClass;
+use karpenter_ec2::labels as aws_labels;
+use karpenter_ec2::userdata::{UserDataError, WARN_SIZE};
+use karpenter_provider::{InstanceTypes, LaunchError, Notice, Severity};
+
+use crate::calls::{CreateFleet, FleetAnswer, FleetError, Instance, InstanceState, PlacementGroup, Tags};
+use crate::errors::{fleet_refusal, reason_and_message};
+use crate::objects::claim_subject;
+use crate::provider::Parts;
+use crate::subnets::ZonalSubnet;
+use crate::unavailable::Scope;
+
+use candidates::Ask;
+use template::{Choice, Planned, Surroundings, TemplateError};
+
+pub(crate) use batch::FleetBatch;
+
+/// Below this many types, falling back to on-demand deserves a word.
+const FLEXIBLE: usize = 5;
+
+/// A launched instance, and the type it became.
+pub(crate) struct Launched {
+    pub(crate) instance: Instance,
+    pub(crate) kind: Option<InstanceType>,
+    pub(crate) capacity_type: &'static str,
+    pub(crate) reservation: Option<Offering>,
+    pub(crate) partition: Option<u32>,
+}
+
+impl Parts {
+    pub(crate) async fn launch(
+        &self,
+        class: &EC2NodeClass,
+        claim: &NodeClaim,
+        tags: &Tags,
+        types: &InstanceTypes,
+        group: Option<&PlacementGroup>,
+        words: &Vocabulary,
+    ) -> Result<Launched, LaunchError> {
+        let ask = Ask::of(claim, words);
+        let types = candidates::candidates(types, &ask, self.settings.strict_min_values)?;
+        let capacity_type = candidates::capacity_type(&types, &ask);
+        let attempt = Attempt {
+            class,
+            claim,
+            tags,
+            ask: &ask,
+            types: &types,
+            capacity_type,
+            tenancy: candidates::tenancy(&ask),
+            group,
+            partition: group.and_then(|group| template::partition(&ask.requirements, group.partitions)),
+        };
+        if capacity_type == ON_DEMAND && ask.allows_capacity_type(SPOT) && types.len() < FLEXIBLE {
+            tracing::warn!(
+                claim = %claim.metadata.name.as_deref().unwrap_or_default(),
+                types = types.len(),
+                "at least {FLEXIBLE} instance types are recommended when flexible to spot but requesting on-demand"
+            );
+        }
+        match self.attempt(&attempt).await {
+            // Somebody deleted the template behind our back; it was forgotten, and is made anew.
+            Err(Failure::TemplateGone(_)) => self.attempt(&attempt).await.map_err(Failure::into_launch_error),
+            other => other.map_err(Failure::into_launch_error),
+        }
+    }
+
+    async fn attempt(&self, attempt: &Attempt<'_>) -> Result<Launched, Failure> {
+        let now = (self.now)();
+        let Attempt { class, claim, tags, ask, types, capacity_type, .. } = *attempt;
+        let subnets = self.subnets.choose(class, types, capacity_type, now);
+        if subnets.is_empty() {
+            let message = "getting subnets, no subnets in the node class status";
+            return Err(LaunchError::create(message, "SubnetResolutionFailed", "Error getting subnets").into());
+        }
+        let planned = self.templates(attempt).await?;
+        let request = fleet::request(class, claim, ask, capacity_type, &planned, &subnets, tags);
+        let Some(request) = request else {
+            let message = "no capacity offerings are currently available given the constraints";
+            let (reason, _) = reason_and_message(message);
+            return Err(LaunchError::create(
+                message,
+                reason,
+                format!("Error getting launch template configs: {message}"),
+            )
+            .into());
+        };
+        let uid = claim.metadata.uid.clone().unwrap_or_default();
+        let answer = self.fleets.create(request.clone(), uid).await;
+        self.subnets.give_back(&request, answer.as_ref().ok(), &subnets);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                let (reason, text) = reason_and_message(&error.to_string());
+                let refused = LaunchError::create(
+                    format!("creating fleet request, {error}"),
+                    reason,
+                    format!("Error creating fleet request: {text}"),
+                );
+                if error.is_template_not_found() {
+                    self.launch_templates.forget(names(&request)).await;
+                    return Err(Failure::TemplateGone(refused));
+                }
+                return Err(refused.into());
+            }
+        };
+        self.learn(attempt, &answer, &subnets);
+        self.launched(attempt, &answer).ok_or_else(|| fleet_refusal(&answer.errors).into())
+    }
+
+    async fn templates(&self, attempt: &Attempt<'_>) -> Result<Vec<Planned>, Failure> {
+        let cluster = self.cluster_facts();
+        let around = Surroundings {
+            region: &self.aws.region,
+            cluster: &cluster,
+            cluster_dns: self.settings.cluster_dns.as_deref(),
+            ipv6: self.settings.is_ipv6(),
+            reserved_capacity: self.settings.ec2.reserved_capacity,
+            placement_group_id: attempt.group.map(|group| group.id.as_str()),
+            partition: attempt.partition,
+        };
+        let choice = Choice {
+            types: attempt.types,
+            capacity_type: attempt.capacity_type,
+            tenancy: attempt.tenancy,
+            tags: attempt.tags,
+        };
+        let failed = |message: String| {
+            let (reason, text) = reason_and_message(&message);
+            let said = format!("Error getting launch template configs: {text}");
+            LaunchError::create(format!("getting launch template configs, {message}"), reason, said)
+        };
+        let planned = template::plan(attempt.class, attempt.claim, &choice, &around).map_err(|error| match error {
+            TemplateError::UserData(UserDataError::NoClusterCidr) => {
+                LaunchError::NodeClassNotReady { message: error.to_string() }
+            }
+            error => failed(error.to_string()),
+        })?;
+        for planned in &planned {
+            if planned.user_data_bytes >= WARN_SIZE {
+                tracing::warn!(
+                    nodeclass = %attempt.class.metadata.name.as_deref().unwrap_or_default(),
+                    bytes = planned.user_data_bytes,
+                    "user data is close to EC2's limit of 16384 bytes"
+                );
+            }
+            for note in &planned.notes {
+                tracing::warn!(nodeclass = %attempt.class.metadata.name.as_deref().unwrap_or_default(), "{note}");
+            }
+            self.launch_templates
+                .ensure(&planned.template, (self.now)())
+                .await
+                .map_err(|error| failed(error.to_string()))?;
+        }
+        Ok(planned)
+    }
+
+    /// Every error of a fleet teaches something, also when the fleet succeeded elsewhere.
+    fn learn(&self, attempt: &Attempt<'_>, answer: &FleetAnswer, subnets: &BTreeMap<String, ZonalSubnet>) {
+        let now = (self.now)();
+        for error in &answer.errors {
+            let zone_id = subnets.get(&error.zone).and_then(|subnet| subnet.zone_id.as_deref()).unwrap_or_default();
+            self.observer.launch_failed(&error.zone, zone_id, attempt.capacity_type, launch_reason(error));
+            if error.code == crate::errors::NO_FREE_ADDRESSES
+                && let Some(subnet) = &error.subnet_id
+            {
+                self.unavailable.mark_subnet(subnet, now);
+                self.subnets.exhausted(subnet, now);
+            }
+            if error.is_capacity() {
+                self.refused(attempt, error, &answer.fleet_id);
+            }
+            if error.is_spot_role() && attempt.capacity_type == SPOT {
+                self.unavailable.mark_class(CapacityClass::Spot, now);
+                self.recorder.publish(Notice {
+                    subject: claim_subject(attempt.claim),
+                    severity: Severity::Warning,
+                    reason: "SpotServiceLinkedRoleCreationFailed",
+                    message: format!(
+                        "Attempted to launch a spot instance but failed due to \"{}\"",
+                        crate::errors::SPOT_ROLE_NOT_PERMITTED
+                    ),
+                    dedupe: Vec::new(),
+                });
+            }
+        }
+    }
+
+    fn refused(&self, attempt: &Attempt<'_>, error: &FleetError, fleet: &str) {
+        let now = (self.now)();
+        if attempt.capacity_type == RESERVED {
+            if let Some(offering) =
+                attempt.reservation(&error.instance_type, &error.zone).filter(|_| !error.is_spread_limit())
+                && let Some(reservation) = &offering.reservation
+            {
+                tracing::info!(reservation = %reservation.id, code = %error.code, "capacity reservation is full");
+                self.reservations.exhausted(&reservation.id);
+            }
+            return;
+        }
+        let class = if attempt.capacity_type == SPOT { CapacityClass::Spot } else { CapacityClass::OnDemand };
+        tracing::info!(
+            instance_type = %error.instance_type, zone = %error.zone, capacity_type = attempt.capacity_type,
+            reason = %error.code, %fleet, "removing offering from offerings"
+        );
+        let group = attempt.group.map(|group| group.id.clone());
+        if error.is_spread_limit() && group.is_some() {
+            let scope = Scope { placement_group: group, partition: None };
+            for kind in attempt.types {
+                self.unavailable.mark_pool(class, &kind.name, &error.zone, &scope, now);
+            }
+            return;
+        }
+        let partition = attempt.partition.map(|partition| partition.to_string());
+        let scope = Scope { placement_group: group, partition };
+        self.unavailable.mark_pool(class, &error.instance_type, &error.zone, &scope, now);
+    }
+
+    /// The first instance of the answer. EC2 will tell the rest about it later; what we asked for is known now.
+    fn launched(&self, attempt: &Attempt<'_>, answer: &FleetAnswer) -> Option<Launched> {
+        let found = answer.instances.iter().find(|instances| !instances.ids.is_empty())?;
+        let now = (self.now)();
+        let kind = attempt.types.iter().find(|kind| *kind.name == *found.instance_type).cloned();
+        let reservation = (attempt.capacity_type == RESERVED)
+            .then(|| attempt.reservation(&found.instance_type, &found.zone).cloned())
+            .flatten();
+        let requests_efa = attempt.ask.requests.0.contains_key(template::EFA);
+        let efa = requests_efa || attempt.class.spec.network_interfaces.as_ref().is_some_and(|list| !list.is_empty());
+        let efas = kind.as_ref().filter(|_| efa).map_or(0, |kind| kind.capacity.get(template::EFA).units());
+        let groups = attempt.class.status.iter().filter_map(|status| status.security_groups.as_ref()).flatten();
+        let instance = Instance {
+            id: found.ids[0].clone(),
+            state: InstanceState::Pending,
+            instance_type: found.instance_type.clone(),
+            image_id: found.image_id.clone().unwrap_or_default(),
+            zone: found.zone.clone(),
+            zone_id: None,
+            subnet_id: found.subnet_id.clone(),
+            launched_at: now,
+            tags: attempt.tags.clone(),
+            spot_request_id: None,
+            capacity_reservation_id: reservation
+                .as_ref()
+                .and_then(|o| o.reservation.as_ref())
+                .map(|r| r.id.to_string()),
+            reservation_preference: None,
+            lifecycle: None,
+            tenancy: Some(attempt.tenancy.to_owned()),
+            security_groups: groups.map(|group| group.id.clone()).collect(),
+            efa_interfaces: u32::try_from(efas).unwrap_or(0),
+            placement_group_id: attempt.group.map(|group| group.id.clone()),
+            partition: attempt.partition,
+        };
+        Some(Launched {
+            instance,
+            kind,
+            capacity_type: attempt.capacity_type,
+            reservation,
+            partition: attempt.partition,
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    class: &'a EC2NodeClass,
+    claim: &'a NodeClaim,
+    tags: &'a Tags,
+    ask: &'a Ask<'a>,
+    types: &'a [InstanceType],
+    capacity_type: &'static str,
+    tenancy: &'static str,
+    group: Option<&'a PlacementGroup>,
+    partition: Option<u32>,
+}
+
+impl Attempt<'_> {
+    /// The filters leave one reservation for each type and zone.
+    fn reservation(&self, instance_type: &str, zone: &str) -> Option<&Offering> {
+        let kind = self.types.iter().find(|kind| &*kind.name == instance_type)?;
+        kind.offerings.iter().find(|o| o.reservation.is_some() && o.zone().as_deref() == Some(zone))
+    }
+}
+
+enum Failure {
+    TemplateGone(LaunchError),
+    Launch(LaunchError),
+}
+
+impl Failure {
+    fn into_launch_error(self) -> LaunchError {
+        match self {
+            Self::TemplateGone(error) | Self::Launch(error) => error,
+        }
+    }
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
+        Self::Launch(error)
+    }
+}
+
+fn names(request: &CreateFleet) -> impl Iterator<Item = &str> {
+    request.configs.iter().map(|config| config.template_name.as_str())
+}
+
+fn launch_reason(error: &FleetError) -> &'static str {
+    reason_and_message(&format!("{}: {}", error.code, error.message)).0
+}
+
+/// The labels by which a reserved instance tells its reservation.
+pub(crate) fn reservation_labels(offering: &Offering) -> Vec<(&'static str, Arc<str>)> {
+    let of = |key: &'static str| {
+        let requirement = offering.requirements.0.get(key)?;
+        Some((key, requirement.values.first()?.clone()))
+    };
+    [
+        aws_labels::CAPACITY_RESERVATION_ID,
+        aws_labels::CAPACITY_RESERVATION_TYPE,
+        aws_labels::CAPACITY_RESERVATION_INTERRUPTIBLE,
+    ]
+    .into_iter()
+    .filter_map(of)
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;

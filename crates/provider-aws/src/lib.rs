@@ -1,0 +1,44 @@
+//! The AWS provider: all its logic, over small traits of the AWS calls it needs.
+//!
+//! ```text
+//!   NodeClaim ──▶ provider ──▶ launch: candidates ─▶ template ─▶ fleet ──┐
+//!                    │           └ learns from refusals: unavailable     ├──▶ calls: traits in plain types
+//!   EC2NodeClass ──▶ node_class: images, subnets, groups, profile ───────┤      aws-client  over the wire
+//!                    tasks: prices, types, sweeps, tagging ──────────────┘      aws-sim     a simulated region
+//! ```
+//!
+//! Decisions are pure functions beside the code that makes the calls. Nothing here names an SDK.
+
+pub mod batcher;
+pub mod calls;
+mod drift;
+pub mod errors;
+mod fnv;
+pub mod images;
+pub mod instances;
+pub mod launch;
+pub mod node_class;
+pub mod objects;
+pub mod placement_groups;
+pub mod prices;
+pub mod profiles;
+pub mod provider;
+pub mod reservations;
+pub mod security_groups;
+pub mod settings;
+pub mod subnets;
+pub mod sweep;
+pub mod tagging;
+mod tags;
+pub mod tasks;
+pub mod templates;
+pub mod ttl;
+pub mod types;
+pub mod unavailable;
+
+pub use calls::Aws;
+pub use node_class::NodeClassController;
+pub use objects::{ClusterReads, LiveReads};
+pub use provider::{AwsProvider, Observer, Parts, Unobserved};
+pub use settings::Settings;
+pub use tasks::{Task, tasks};

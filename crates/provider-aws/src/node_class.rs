@@ -1,0 +1,160 @@
+//! The reconcilers of EC2NodeClass: what its selectors mean, whether it can be used, and its end.
+//!
+//! ```text
+//!   look   images, reservations, placement group, subnets, security groups, instance profile: each on its own
+//!   judge  validation: what can be told by thinking, then what only AWS can tell, by dry run
+//!   write  the whole status once, if it changed
+//! ```
+
+pub mod conditions;
+pub mod hash;
+pub mod termination;
+pub mod validation;
+
+mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use karpenter_api::{EC2NodeClass, labels};
+use karpenter_provider::{BoxError, ProviderError};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use crate::provider::Parts;
+use conditions::Conditions;
+use validation::Validation;
+
+/// An object at one state of its spec.
+pub type ClassKey = (String, String, i64);
+
+pub fn class_key(class: &EC2NodeClass) -> ClassKey {
+    let metadata = &class.metadata;
+    (
+        metadata.name.clone().unwrap_or_default(),
+        metadata.uid.clone().unwrap_or_default(),
+        metadata.generation.unwrap_or_default(),
+    )
+}
+
+/// When to look again. Failures are the caller's to retry, with back-off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Not before something changes.
+    Never,
+    After(Duration),
+}
+
+impl Next {
+    fn sooner(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::After(a), Self::After(b)) => Self::After(a.min(b)),
+            (Self::After(a), Self::Never) | (Self::Never, Self::After(a)) => Self::After(a),
+            (Self::Never, Self::Never) => Self::Never,
+        }
+    }
+
+    /// At once: somebody wrote first, or AWS asked for a moment.
+    const AGAIN: Self = Self::After(Duration::ZERO);
+}
+
+/// What one step of the reconciliation found out.
+pub(crate) type Step = Result<Next, BoxError>;
+
+pub struct NodeClassController {
+    pub parts: Arc<Parts>,
+    pub client: kube::Client,
+    validation: Validation,
+}
+
+impl NodeClassController {
+    pub fn new(parts: Arc<Parts>, client: kube::Client) -> Self {
+        Self { parts, client, validation: Validation::default() }
+    }
+
+    /// One pass over one object, as it was last seen.
+    pub async fn reconcile(&self, class: &EC2NodeClass) -> Result<Next, ProviderError> {
+        let failed = |error: BoxError| ProviderError::new("reconciling EC2NodeClass", error);
+        if class.metadata.deletion_timestamp.is_some() {
+            return self.terminate(class).await.map_err(failed);
+        }
+        let mut class = class.clone();
+        if !has_finalizer(&class) {
+            match self.add_finalizer(&class).await {
+                Ok(updated) => class = updated,
+                Err(error) if is_status(&error, 409) => return Ok(Next::AGAIN),
+                Err(error) if is_status(&error, 404) => return Ok(Next::Never),
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        let stored = class.clone();
+        let (next, errors) = self.look(&mut class).await;
+        if class.status != stored.status {
+            match self.write_status(&class).await {
+                Ok(()) => {}
+                Err(error) if is_status(&error, 409) => return Ok(Next::AGAIN),
+                Err(error) if is_status(&error, 404) => return Ok(Next::Never),
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        if errors.is_empty() {
+            return Ok(next);
+        }
+        let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        Err(failed(text.into()))
+    }
+
+    /// All steps; one that fails does not stop the others.
+    async fn look(&self, class: &mut EC2NodeClass) -> (Next, Vec<BoxError>) {
+        let mut conditions = Conditions::of(class, (self.parts.now)(), self.parts.settings.ec2.reserved_capacity);
+        let mut next = Next::Never;
+        let mut errors = Vec::new();
+        let mut take = |step: Step| match step {
+            Ok(wish) => next = next.sooner(wish),
+            Err(error) => errors.push(error),
+        };
+        take(status::images(&self.parts, class, &mut conditions).await);
+        if self.parts.settings.ec2.reserved_capacity {
+            take(status::reservations(&self.parts, class, &mut conditions).await);
+        }
+        take(status::placement_group(&self.parts, class, &mut conditions).await);
+        take(status::subnets(&self.parts, class, &mut conditions).await);
+        take(status::security_groups(&self.parts, class, &mut conditions).await);
+        take(status::instance_profile(&self.parts, class, &mut conditions).await);
+        take(self.validation.judge(&self.parts, class, &mut conditions).await);
+        class.status.get_or_insert_default().conditions = Some(conditions.finish());
+        (next, errors)
+    }
+
+    async fn add_finalizer(&self, class: &EC2NodeClass) -> Result<EC2NodeClass, kube::Error> {
+        let mut finalizers = class.metadata.finalizers.clone().unwrap_or_default();
+        finalizers.push(labels::EC2NODECLASS_TERMINATION_FINALIZER.to_owned());
+        self.patch_finalizers(class, &finalizers).await
+    }
+
+    /// With the resource version: a list is replaced whole, so it must be the one we looked at.
+    async fn patch_finalizers(&self, class: &EC2NodeClass, finalizers: &[String]) -> Result<EC2NodeClass, kube::Error> {
+        let patch = json!({"metadata": {"resourceVersion": class.metadata.resource_version, "finalizers": finalizers}});
+        let name = class.metadata.name.as_deref().unwrap_or_default();
+        self.api().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
+    }
+
+    async fn write_status(&self, class: &EC2NodeClass) -> Result<(), kube::Error> {
+        let name = class.metadata.name.as_deref().unwrap_or_default();
+        self.api().replace_status(name, &PostParams::default(), class).await.map(|_| ())
+    }
+
+    fn api(&self) -> Api<EC2NodeClass> {
+        Api::all(self.client.clone())
+    }
+}
+
+fn has_finalizer(class: &EC2NodeClass) -> bool {
+    let finalizers = class.metadata.finalizers.iter().flatten();
+    finalizers.into_iter().any(|name| name == labels::EC2NODECLASS_TERMINATION_FINALIZER)
+}
+
+pub(crate) fn is_status(error: &kube::Error, code: u16) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == code)
+}

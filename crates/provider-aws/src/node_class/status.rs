@@ -1,0 +1,168 @@
+//! What the selectors of a node class mean, step by step. A failed look leaves the last word in place.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::NodeSelectorRequirement;
+use karpenter_api::ec2nodeclass::{Ami, CapacityReservation, EC2NodeClassStatus, SecurityGroup, Subnet};
+use karpenter_api::{EC2NodeClass, Time};
+use karpenter_ec2::images::ChosenImage;
+
+use super::conditions::{AMIS, Conditions, INSTANCE_PROFILE, PLACEMENT_GROUP, RESERVATIONS, SECURITY_GROUPS, SUBNETS};
+use super::{Next, Step};
+use crate::images::ImagesError;
+use crate::provider::Parts;
+use crate::ttl::later;
+
+const MINUTE: Next = Next::After(Duration::from_secs(60));
+const FIVE_MINUTES: Next = Next::After(Duration::from_secs(300));
+/// A capacity block is no longer launched into from this long before its end: EC2 begins to reclaim half an hour
+/// before, and draining takes time.
+const BLOCK_EXPIRES: Duration = Duration::from_secs(40 * 60);
+
+fn status(class: &mut EC2NodeClass) -> &mut EC2NodeClassStatus {
+    class.status.get_or_insert_default()
+}
+
+pub(super) async fn images(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+    match parts.images.list(class, &parts.settings.kubernetes_version, (parts.now)()).await {
+        Ok(found) if found.is_empty() => {
+            status(class).amis = None;
+            conditions.bad(AMIS, "AMINotFound", "AMISelector did not match any AMIs");
+            Ok(MINUTE)
+        }
+        Ok(found) => {
+            status(class).amis = Some(found.into_iter().map(ami).collect());
+            conditions.good(AMIS);
+            Ok(FIVE_MINUTES)
+        }
+        Err(ImagesError::UnsupportedAlias(why)) => {
+            conditions.bad(AMIS, "UnsupportedAlias", &why);
+            Ok(Next::Never)
+        }
+        Err(error) => Err(format!("getting amis, {error}").into()),
+    }
+}
+
+fn ami(image: ChosenImage) -> Ami {
+    let requirement = |entry: &karpenter_core::requirement::Expression| NodeSelectorRequirement {
+        key: entry.key.to_string(),
+        operator: entry.operator.as_str().to_owned(),
+        values: (!entry.values.is_empty()).then(|| entry.values.iter().map(|value| value.to_string()).collect()),
+    };
+    Ami {
+        id: image.id,
+        deprecated: image.deprecated.then_some(true),
+        name: Some(image.name).filter(|name| !name.is_empty()),
+        requirements: image.requirements.iter().map(requirement).collect(),
+    }
+}
+
+pub(super) async fn subnets(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+    let found = parts.subnets.list(class, (parts.now)()).await.map_err(|e| format!("getting subnets, {e}"))?;
+    if found.is_empty() {
+        status(class).subnets = None;
+        conditions.bad(SUBNETS, "SubnetsNotFound", "SubnetSelector did not match any Subnets");
+        return Ok(MINUTE);
+    }
+    let subnet = |found: crate::calls::Subnet| Subnet {
+        id: found.id,
+        zone: found.zone,
+        zone_id: Some(found.zone_id).filter(|id| !id.is_empty()),
+    };
+    status(class).subnets = Some(found.into_iter().map(subnet).collect());
+    conditions.good(SUBNETS);
+    Ok(MINUTE)
+}
+
+pub(super) async fn security_groups(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+    let found = parts.security_groups.list(class, (parts.now)()).await;
+    let found = found.map_err(|error| format!("getting security groups, {error}"))?;
+    if found.is_empty() {
+        status(class).security_groups = None;
+        conditions.bad(
+            SECURITY_GROUPS,
+            "SecurityGroupsNotFound",
+            "SecurityGroupSelector did not match any SecurityGroups",
+        );
+        return Ok(MINUTE);
+    }
+    let group = |found: crate::calls::SecurityGroup| SecurityGroup {
+        id: found.id,
+        name: Some(found.name).filter(|name| !name.is_empty()),
+    };
+    status(class).security_groups = Some(found.into_iter().map(group).collect());
+    conditions.good(SECURITY_GROUPS);
+    Ok(FIVE_MINUTES)
+}
+
+pub(super) async fn instance_profile(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+    let now = (parts.now)();
+    // Unique enough: two profiles of one class are never made in the same nanosecond.
+    let unique = format!("{}-{}", class.metadata.uid.as_deref().unwrap_or_default(), now.as_nanosecond());
+    let made = parts.profiles.ensure(class, &unique, now).await;
+    let name = made.map_err(|error| format!("creating instance profile, {error}"))?;
+    if name.is_empty() {
+        return Err("creating instance profile, the class names neither a role nor a profile".into());
+    }
+    status(class).instance_profile = Some(name);
+    conditions.good(INSTANCE_PROFILE);
+    Ok(Next::Never)
+}
+
+pub(super) async fn placement_group(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+    if class.spec.placement_group_selector.is_none() {
+        conditions.good(PLACEMENT_GROUP);
+        return Ok(Next::Never);
+    }
+    match parts.placement_groups.resolve(class, (parts.now)()).await {
+        Ok(Some(_)) => conditions.good(PLACEMENT_GROUP),
+        Ok(None) => {
+            let message = "PlacementGroupSelector did not match any PlacementGroups";
+            conditions.bad(PLACEMENT_GROUP, "PlacementGroupNotFound", message);
+        }
+        Err(error) => {
+            conditions.bad(PLACEMENT_GROUP, "PlacementGroupResolutionFailed", &error.to_string());
+            return Err(format!("getting placement group, {error}").into());
+        }
+    }
+    Ok(MINUTE)
+}
+
+pub(super) async fn reservations(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+    let now = (parts.now)();
+    let found = parts.reservations.list(class, now).await;
+    let found = found.map_err(|error| format!("getting capacity reservations, {error}"))?;
+    conditions.good(RESERVATIONS);
+    let known = |reservation: &crate::calls::CapacityReservation| {
+        let known = matches!(reservation.instance_match_criteria.as_str(), "open" | "targeted")
+            && matches!(reservation.reservation_type.as_str(), "default" | "capacity-block");
+        if !known {
+            tracing::warn!(reservation = %reservation.id, "a capacity reservation of a kind we do not know is left out");
+        }
+        known
+    };
+    let listed: Vec<CapacityReservation> = found
+        .into_iter()
+        .filter(known)
+        .map(|found| {
+            let block = found.reservation_type == "capacity-block";
+            let expiring = block && found.end.is_some_and(|end| end <= later(now, BLOCK_EXPIRES));
+            CapacityReservation {
+                availability_zone: found.zone,
+                end_time: found.end.map(Time),
+                id: found.id,
+                instance_match_criteria: found.instance_match_criteria,
+                instance_type: found.instance_type,
+                owner_id: found.owner_id,
+                reservation_type: found.reservation_type,
+                interruptible: Some(found.interruptible),
+                state: if expiring { "expiring" } else { "active" }.to_owned(),
+            }
+        })
+        .collect();
+    let next_end = listed.iter().filter_map(|reservation| reservation.end_time.as_ref()).map(|end| end.0).min();
+    let until_end = next_end.and_then(|end| Duration::try_from(end.duration_since(now)).ok());
+    status(class).capacity_reservations = (!listed.is_empty()).then_some(listed);
+    let minute = Duration::from_secs(60);
+    Ok(Next::After(until_end.map_or(minute, |end| end.min(minute))))
+}

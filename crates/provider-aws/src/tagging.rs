@@ -1,0 +1,64 @@
+//! Once a claim has its node, the instance is told both names.
+
+use std::time::Duration;
+
+use karpenter_api::{NodeClaim, labels};
+use karpenter_provider::ProviderError;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::calls::Tags;
+use crate::instances::{Look, instance_id};
+use crate::node_class::is_status;
+use crate::provider::Parts;
+
+/// CreateTags shares its limit with launches.
+pub const PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether there is anything to do about the claim.
+pub fn is_taggable(claim: &NodeClaim) -> bool {
+    let annotated =
+        |key: &str| claim.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key));
+    let named = claim.status.as_ref().and_then(|status| status.node_name.as_ref()).is_some_and(|name| !name.is_empty());
+    let tagged = annotated(labels::INSTANCE_TAGGED) && annotated(labels::CLUSTER_NAME_TAGGED);
+    named && !tagged && claim.metadata.deletion_timestamp.is_none()
+}
+
+/// One claim. Callers do one at a time; the pause after a call is taken here.
+pub async fn tag(parts: &Parts, client: &kube::Client, claim: &NodeClaim) -> Result<(), ProviderError> {
+    let status = claim.status.clone().unwrap_or_default();
+    let (Some(node), Some(provider_id)) = (status.node_name, status.provider_id) else { return Ok(()) };
+    // Without a readable id there is nothing to tag until it changes.
+    let (true, Some(id)) = (is_taggable(claim), instance_id(&provider_id)) else { return Ok(()) };
+    let name = claim.metadata.name.clone().unwrap_or_default();
+    let instance = match parts.instances.get(id, Look::Fresh).await {
+        Ok(instance) => instance,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(ProviderError::new("describing the instance", error)),
+    };
+    let wanted = [
+        ("Name", node),
+        (labels::NODECLAIM_TAG, name.clone()),
+        (labels::EKS_CLUSTER_NAME_TAG, parts.settings.cluster_name.clone()),
+    ];
+    let missing: Tags = wanted
+        .into_iter()
+        .filter(|(key, _)| !instance.tags.contains_key(*key))
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect();
+    if !missing.is_empty() {
+        let tagged = parts.instances.tag(id, &missing).await;
+        tokio::time::sleep(PAUSE).await;
+        match tagged {
+            Err(error) if error.is_not_found() => return Ok(()),
+            other => other.map_err(|error| ProviderError::new("tagging the instance", error))?,
+        }
+    }
+    let done = json!({labels::INSTANCE_TAGGED: "true", labels::CLUSTER_NAME_TAGGED: "true"});
+    let patch = json!({"metadata": {"annotations": done}});
+    match Api::<NodeClaim>::all(client.clone()).patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Err(error) if is_status(&error, 404) => Ok(()),
+        other => other.map(|_| ()).map_err(|error| ProviderError::new("annotating the NodeClaim", error)),
+    }
+}

@@ -1,0 +1,106 @@
+//! What the provider does by the clock. The runtime runs each in a loop of its own, with back-off when it fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use karpenter_provider::ProviderError;
+
+use crate::prices;
+use crate::provider::Parts;
+use crate::sweep;
+
+const HALF_A_DAY: Duration = Duration::from_secs(12 * 3600);
+const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
+/// Templates live a minute from their last use; a finer look would not delete them noticeably sooner.
+const TEMPLATE_SWEEP: Duration = Duration::from_secs(10);
+
+/// One round; answers when the next is due.
+pub type Round = Arc<dyn Fn() -> BoxFuture<'static, Result<Duration, ProviderError>> + Send + Sync>;
+
+#[derive(Clone)]
+pub struct Task {
+    pub name: &'static str,
+    /// How long to wait before the first round.
+    pub delay: Duration,
+    pub round: Round,
+}
+
+impl Task {
+    fn new<F, R>(name: &'static str, delay: Duration, round: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Duration, ProviderError>> + Send + 'static,
+    {
+        Self { name, delay, round: Arc::new(move || round().boxed()) }
+    }
+}
+
+/// Everything but the reconcilers of objects.
+pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
+    let of = |parts: &Arc<Parts>| parts.clone();
+    let (types, on_demand, spot, images, templates) = (of(parts), of(parts), of(parts), of(parts), of(parts));
+    let (instances, profiles) = ((of(parts), client.clone()), (of(parts), client.clone()));
+    let good_rounds = Arc::new(AtomicU32::new(0));
+    vec![
+        // Loaded once before the start.
+        Task::new("providers.instancetype", HALF_A_DAY, move || {
+            let parts = types.clone();
+            async move {
+                let refreshed = parts.types.refresh().await;
+                refreshed.map(|()| HALF_A_DAY).map_err(|error| ProviderError::new("refreshing instance types", error))
+            }
+        }),
+        Task::new("providers.pricing.on_demand", Duration::ZERO, move || {
+            let parts = on_demand.clone();
+            async move {
+                if !prices::has_price_list(&parts.aws.region, parts.settings.isolated_vpc) {
+                    tracing::info!("the price list cannot be asked here; bundled on-demand prices stay in force");
+                    return Ok(HALF_A_DAY);
+                }
+                let prices = prices::on_demand(&parts.aws).await;
+                let prices = prices.map_err(|error| ProviderError::new("refreshing on-demand prices", error))?;
+                parts.types.set_on_demand_prices(prices);
+                Ok(HALF_A_DAY)
+            }
+        }),
+        Task::new("providers.pricing.spot", Duration::ZERO, move || {
+            let parts = spot.clone();
+            async move {
+                let prices = prices::spot(&parts.aws, (parts.now)()).await;
+                let prices = prices.map_err(|error| ProviderError::new("refreshing spot prices", error))?;
+                parts.types.set_spot_prices(prices);
+                Ok(HALF_A_DAY)
+            }
+        }),
+        Task::new("providers.ssm.invalidation", HALF_AN_HOUR, move || {
+            let parts = images.clone();
+            async move {
+                let dropped = parts.images.drop_withdrawn((parts.now)()).await;
+                dropped
+                    .map(|()| HALF_AN_HOUR)
+                    .map_err(|error| ProviderError::new("looking for withdrawn images", error))
+            }
+        }),
+        Task::new("providers.launchtemplate", TEMPLATE_SWEEP, move || {
+            let parts = templates.clone();
+            async move {
+                let swept = parts.launch_templates.sweep((parts.now)()).await;
+                swept.map(|()| TEMPLATE_SWEEP).map_err(|error| ProviderError::new("deleting launch templates", error))
+            }
+        }),
+        Task::new("nodeclaim.garbagecollection", Duration::ZERO, move || {
+            let ((parts, client), rounds) = (instances.clone(), good_rounds.clone());
+            async move {
+                sweep::instances(&parts, &client).await?;
+                Ok(sweep::interval(rounds.fetch_add(1, Ordering::Relaxed) + 1))
+            }
+        }),
+        Task::new("instanceprofile.garbagecollection", HALF_AN_HOUR, move || {
+            let (parts, client) = profiles.clone();
+            async move { sweep::profiles(&parts, &client).await.map(|_| HALF_AN_HOUR) }
+        }),
+    ]
+}

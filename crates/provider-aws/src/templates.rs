@@ -1,0 +1,102 @@
+//! Launch templates in EC2: made when needed, deleted when nobody has used them for a minute.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use karpenter_api::labels;
+use tokio::sync::Mutex;
+
+use crate::calls::{Aws, AwsError, DescribeLaunchTemplates, Filter, LaunchTemplate, NewLaunchTemplate, Result};
+use crate::ttl::later;
+
+const LIFE: Duration = Duration::from_secs(60);
+const PAGE: u32 = 200;
+
+pub struct Templates {
+    aws: Aws,
+    cluster: String,
+    /// By name; until when each is kept. The lock is held over the calls, so that equal launches make one template.
+    known: Mutex<BTreeMap<String, (LaunchTemplate, Timestamp)>>,
+}
+
+impl Templates {
+    pub fn new(aws: Aws, cluster: &str) -> Self {
+        Self { aws, cluster: cluster.to_owned(), known: Mutex::default() }
+    }
+
+    pub async fn ensure(&self, template: &NewLaunchTemplate, now: Timestamp) -> Result<()> {
+        let mut known = self.known.lock().await;
+        if let Some((_, until)) = known.get_mut(&template.name) {
+            *until = later(now, LIFE);
+            return Ok(());
+        }
+        let request = DescribeLaunchTemplates { names: vec![template.name.clone()], ..Default::default() };
+        let found = match self.aws.ec2.describe_launch_templates(&request).await {
+            Ok(found) if found.len() == 1 => found.into_iter().next(),
+            Ok(found) => {
+                let message = format!("expected one template named {}, found {}", template.name, found.len());
+                return Err(AwsError::new("DescribeLaunchTemplates", "UnexpectedAnswer", message));
+            }
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error),
+        };
+        let found = match found {
+            Some(found) => found,
+            None => self.aws.ec2.create_launch_template(template).await?,
+        };
+        known.insert(template.name.clone(), (found, later(now, LIFE)));
+        Ok(())
+    }
+
+    /// EC2 does not know them any more; the next launch makes them anew.
+    pub async fn forget(&self, names: impl IntoIterator<Item = &str>) {
+        let mut known = self.known.lock().await;
+        for name in names {
+            known.remove(name);
+        }
+    }
+
+    /// What another process left behind is deleted after its minute too.
+    pub async fn adopt(&self, now: Timestamp) -> Result<()> {
+        let found = self.tagged(vec![Filter::tag(labels::EKS_CLUSTER_NAME_TAG, &self.cluster)]).await?;
+        let mut known = self.known.lock().await;
+        for template in found {
+            known.entry(template.name.clone()).or_insert((template, later(now, LIFE)));
+        }
+        Ok(())
+    }
+
+    /// Deletes what had its time. A failure is tried again at the next round.
+    pub async fn sweep(&self, now: Timestamp) -> Result<()> {
+        let mut known = self.known.lock().await;
+        let due: Vec<(String, String)> = known
+            .iter()
+            .filter(|(_, (_, until))| *until <= now)
+            .map(|(name, (template, _))| (name.clone(), template.id.clone()))
+            .collect();
+        for (name, id) in due {
+            match self.aws.ec2.delete_launch_template_by_id(&id).await {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => known.remove(&name),
+            };
+        }
+        Ok(())
+    }
+
+    pub async fn delete_of(&self, class: &str) -> Result<()> {
+        let filters =
+            vec![Filter::tag(labels::EKS_CLUSTER_NAME_TAG, &self.cluster), Filter::tag(labels::EC2_NODE_CLASS, class)];
+        let mut known = self.known.lock().await;
+        for template in self.tagged(filters).await? {
+            self.aws.ec2.delete_launch_template_by_name(&template.name).await?;
+            known.remove(&template.name);
+        }
+        Ok(())
+    }
+
+    async fn tagged(&self, filters: Vec<Filter>) -> Result<Vec<LaunchTemplate>> {
+        let request = DescribeLaunchTemplates { names: Vec::new(), filters, max_results: Some(PAGE) };
+        self.aws.ec2.describe_launch_templates(&request).await
+    }
+}

@@ -1,0 +1,266 @@
+//! Instance types as a node class would run them: EC2's catalogue, prices and refusals, through `karpenter_ec2`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use karpenter_api::EC2NodeClass;
+use karpenter_core::{MicroUsd, Quantity};
+use karpenter_ec2::catalogue::{PricesByZone, RegionFacts, SpotPrices, TypeFacts, ZoneNames, builtin};
+use karpenter_ec2::nodeclass::{self, NodeClassFacts, PlacementStrategy};
+use karpenter_ec2::{Circumstances, Ec2Settings, InstanceTypesError, Place, resolve};
+use karpenter_provider::InstanceTypes;
+
+use crate::calls::{Aws, AwsError, PlacementGroup};
+use crate::reservations::Reservations;
+use crate::ttl::later;
+use crate::unavailable::Unavailable;
+
+const TYPES_PAGE: u32 = 100;
+const OFFERINGS_PAGE: u32 = 1000;
+const LIFE: Duration = Duration::from_secs(300);
+/// More node classes than this are resolved anew each time.
+const CACHED: usize = 64;
+const MEMORY_LIFE: Duration = Duration::from_secs(60 * 24 * 3600);
+
+pub struct Types {
+    aws: Aws,
+    settings: Ec2Settings,
+    market: RwLock<Arc<Market>>,
+    cached: Mutex<Vec<Cached>>,
+    memory: Mutex<Memory>,
+}
+
+/// What EC2 sells in the region, as of the last refresh.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Market {
+    /// By name.
+    pub types: Vec<TypeFacts>,
+    pub region: RegionFacts,
+    version: u64,
+}
+
+struct Cached {
+    facts: NodeClassFacts,
+    images: BTreeSet<String>,
+    versions: [u64; 4],
+    until: Timestamp,
+    types: InstanceTypes,
+}
+
+/// What registered nodes reported, by type and set of images: the lowest counts.
+#[derive(Default)]
+struct Memory {
+    seen: BTreeMap<(String, BTreeSet<String>), (Quantity, Timestamp)>,
+    version: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    #[error("no instance types found")]
+    NoTypes,
+    #[error("no instance type offerings found")]
+    NoOfferings,
+    #[error("no subnets found")]
+    NoSubnets,
+    #[error("{0}")]
+    NodeClass(String),
+    #[error(transparent)]
+    Resolve(#[from] InstanceTypesError),
+}
+
+impl Types {
+    pub fn new(aws: Aws, settings: Ec2Settings) -> Self {
+        let region = RegionFacts {
+            on_demand: builtin::initial_on_demand_prices(&aws.region).clone(),
+            spot: SpotPrices::LikeOnDemand,
+            ..RegionFacts::default()
+        };
+        let market = Market { types: Vec::new(), region, version: 0 };
+        Self {
+            aws,
+            settings,
+            market: RwLock::new(Arc::new(market)),
+            cached: Mutex::default(),
+            memory: Mutex::default(),
+        }
+    }
+
+    /// Types and the zones that sell them. A failure changes nothing; nothing new keeps every cache.
+    pub async fn refresh(&self) -> Result<(), AwsError> {
+        let (types, offerings) = futures_util::future::join(
+            self.aws.ec2.describe_instance_types(TYPES_PAGE),
+            self.aws.ec2.describe_instance_type_offerings(OFFERINGS_PAGE),
+        )
+        .await;
+        let (mut types, offerings) = (types?, offerings?);
+        for facts in &mut types {
+            let network = builtin::network_facts(&facts.name);
+            facts.network_mbps = facts.network_mbps.or(network.baseline_mbps);
+            facts.branch_limits = facts.branch_limits.or(network.branch_limits);
+        }
+        types.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut zones: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = BTreeMap::new();
+        for (instance_type, zone) in offerings {
+            zones.entry(Arc::from(instance_type)).or_default().insert(Arc::from(zone));
+        }
+        // Most types share one of a few sets of zones.
+        let mut shared: BTreeMap<BTreeSet<Arc<str>>, ZoneNames> = BTreeMap::new();
+        let offered = zones
+            .into_iter()
+            .map(|(name, zones)| {
+                let zones = shared.entry(zones.clone()).or_insert_with(|| Arc::new(zones)).clone();
+                (name, zones)
+            })
+            .collect();
+        self.update(|market| {
+            market.types = types;
+            market.region.offered = offered;
+        });
+        Ok(())
+    }
+
+    pub fn set_on_demand_prices(&self, prices: BTreeMap<Arc<str>, MicroUsd>) {
+        self.update(|market| {
+            let _ = market.region.merge_on_demand(prices);
+        });
+    }
+
+    pub fn set_spot_prices(&self, prices: PricesByZone) {
+        self.update(|market| {
+            let _ = market.region.merge_spot(prices);
+        });
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Market)) {
+        let mut held = self.market.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Market::clone(&held);
+        change(&mut next);
+        if next != **held {
+            next.version += 1;
+            *held = Arc::new(next);
+        }
+    }
+
+    /// Readers never wait for a refresh.
+    pub fn market(&self) -> Arc<Market> {
+        self.market.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A registered node told its memory.
+    pub fn observe_memory(&self, class: &EC2NodeClass, instance_type: &str, memory: Quantity, now: Timestamp) {
+        let key = (instance_type.to_owned(), image_ids(class));
+        let mut held = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let lower = held.seen.get(&key).filter(|(_, until)| now < *until).is_none_or(|(seen, _)| memory < *seen);
+        let renewed = held.seen.get(&key).is_some_and(|(seen, _)| memory == *seen);
+        if lower || renewed {
+            held.seen.insert(key, (memory, later(now, MEMORY_LIFE)));
+        }
+        held.version += u64::from(lower);
+    }
+
+    pub fn list(
+        &self,
+        class: &EC2NodeClass,
+        group: Option<&PlacementGroup>,
+        unavailable: &Unavailable,
+        reservations: &Reservations,
+        now: Timestamp,
+    ) -> Result<InstanceTypes, ListError> {
+        let market = self.market();
+        if market.types.is_empty() {
+            return Err(ListError::NoTypes);
+        }
+        if market.region.offered.is_empty() {
+            return Err(ListError::NoOfferings);
+        }
+        let facts = class_facts(class, group, reservations, self.settings.reserved_capacity, now)?;
+        let images = image_ids(class);
+        let memory_version = self.memory.lock().unwrap_or_else(PoisonError::into_inner).version;
+        let versions = [market.version, unavailable.changes(now), memory_version, reservations.changes()];
+        if let Some(types) = self.cached(&facts, &images, versions, now) {
+            return Ok(types);
+        }
+        let mut circumstances = Circumstances::default();
+        unavailable.add_to(&mut circumstances, group.map(|group| group.id.as_str()), now);
+        circumstances.discovered_memory = self.discovered(&images, now);
+        let place = Place { name: &self.aws.region, facts: &market.region };
+        let resolved = resolve(&market.types, place, &facts, &self.settings, &circumstances)?;
+        let types: InstanceTypes = resolved.into_iter().map(Arc::new).collect();
+        let mut cached = self.lock();
+        cached.retain(|entry| entry.facts != facts || entry.images != images);
+        if cached.len() >= CACHED {
+            cached.remove(0);
+        }
+        cached.push(Cached { facts, images, versions, until: later(now, LIFE), types: types.clone() });
+        Ok(types)
+    }
+
+    fn cached(
+        &self,
+        facts: &NodeClassFacts,
+        images: &BTreeSet<String>,
+        versions: [u64; 4],
+        now: Timestamp,
+    ) -> Option<InstanceTypes> {
+        let cached = self.lock();
+        let same = |entry: &&Cached| {
+            entry.versions == versions && now < entry.until && entry.images == *images && entry.facts == *facts
+        };
+        cached.iter().find(same).map(|entry| entry.types.clone())
+    }
+
+    fn discovered(&self, images: &BTreeSet<String>, now: Timestamp) -> BTreeMap<Arc<str>, Quantity> {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = memory.seen.iter().filter(|((_, of), (_, until))| of == images && now < *until);
+        here.map(|((name, _), (memory, _))| (Arc::from(name.as_str()), *memory)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Cached>> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn image_ids(class: &EC2NodeClass) -> BTreeSet<String> {
+    let amis = class.status.iter().filter_map(|status| status.amis.as_ref()).flatten();
+    amis.map(|ami| ami.id.clone()).collect()
+}
+
+/// What of the class decides how types look. Here a missing status means "nothing found", never "everything".
+fn class_facts(
+    class: &EC2NodeClass,
+    group: Option<&PlacementGroup>,
+    reservations: &Reservations,
+    reserved_capacity: bool,
+    now: Timestamp,
+) -> Result<NodeClassFacts, ListError> {
+    let object = serde_json::to_value(class).map_err(|error| ListError::NodeClass(error.to_string()))?;
+    let mut facts = nodeclass::json::facts(&object).map_err(|faults| {
+        ListError::NodeClass(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    })?;
+    // Without the field or an alias the reader of manifests assumes AL2023; a stored class without either is Custom.
+    if let Some(family) = karpenter_ec2::AmiFamily::parse(class.ami_family().as_str()) {
+        facts.ami_family = family;
+    }
+    if facts.subnets.as_ref().is_none_or(Vec::is_empty) {
+        return Err(ListError::NoSubnets);
+    }
+    if reserved_capacity {
+        for reservation in &mut facts.capacity_reservations {
+            reservation.remaining = reservations.free(&reservation.id, now);
+        }
+    } else {
+        facts.capacity_reservations.clear();
+    }
+    facts.placement_group = group.and_then(|group| {
+        let strategy = match group.strategy.as_str() {
+            "cluster" => PlacementStrategy::Cluster,
+            "partition" => PlacementStrategy::Partition { count: group.partitions },
+            "spread" => PlacementStrategy::Spread,
+            _ => return None,
+        };
+        Some(nodeclass::PlacementGroup { id: Arc::from(group.id.as_str()), strategy })
+    });
+    Ok(facts)
+}
