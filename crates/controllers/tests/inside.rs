@@ -1,0 +1,12 @@
+//! The controllers over the embedded API server and the embedded cluster, in virtual time.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "inside/engine.rs"]
+mod engine;
+#[path = "inside/lab.rs"]
+mod lab;
+#[path = "inside/provisioning.rs"]
+mod provisioning;
+#[path = "inside/shop.rs"]
+mod shop;

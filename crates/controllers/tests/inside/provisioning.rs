@@ -1,0 +1,171 @@
+//! From pods that wait to NodeClaims.
+
+use std::sync::Arc;
+
+use karpenter_controllers::provisioning::{NodeTrigger, PodTrigger, Provisioner};
+use karpenter_controllers::{Reconciler, nomination::Nomination};
+use serde_json::{Value, json};
+
+use super::lab::{CLAIMS, DEPLOYMENTS, Lab, POOLS, deployment};
+
+fn provisioning() -> Vec<Arc<dyn Reconciler>> {
+    vec![Arc::new(PodTrigger), Arc::new(NodeTrigger), Arc::new(Provisioner), Arc::new(Nomination::default())]
+}
+
+fn names(objects: &[Value]) -> Vec<&str> {
+    objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_wait_get_claims_made_from_their_pool() {
+    // covers: SCH-NEW-01, SCH-NEW-02, SCH-NEW-32, LC-GEN-14, SCH-BATCH-21, SCH-BATCH-22, SCH-ERR-02
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    let template = json!({"metadata": {"labels": {"team": "red"}, "annotations": {"note": "x"}},
+        "spec": {"requirements": [], "expireAfter": "24h", "terminationGracePeriod": "1h",
+            "taints": [{"key": "dedicated", "effect": "PreferNoSchedule"}],
+            "startupTaints": [{"key": "wait", "effect": "NoExecute"}],
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}});
+    lab.pool("main", json!({"template": template})).await;
+    lab.make_ready("main").await;
+    lab.run(provisioning());
+    lab.deployment("web", 3, "1").await;
+    lab.settle(5).await;
+    let claims = lab.claims().await;
+    let pool = lab.get(&format!("{POOLS}/main")).await.unwrap();
+    assert_eq!(claims.len(), 1, "{claims:?}");
+    let claim = &claims[0];
+    assert!(claim["metadata"]["name"].as_str().unwrap().starts_with("main-"));
+    let owner = json!([{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "main", "blockOwnerDeletion": true,
+        "uid": pool["metadata"]["uid"]}]);
+    assert_eq!(claim["metadata"]["ownerReferences"], owner);
+    let labels = json!({"team": "red", "karpenter.sh/nodepool": "main", "karpenter.k8s.aws/ec2nodeclass": "default"});
+    assert_eq!(claim["metadata"]["labels"], labels);
+    let annotations = claim["metadata"]["annotations"].as_object().unwrap();
+    assert_eq!(annotations["note"], "x");
+    assert_eq!(annotations["karpenter.sh/nodepool-hash-version"], "v3");
+    let stored: karpenter_api::NodePool = serde_json::from_value(pool.clone()).unwrap();
+    assert_eq!(annotations["karpenter.sh/nodepool-hash"], karpenter_api::nodepool_hash(&stored));
+    let spec = &claim["spec"];
+    for key in ["expireAfter", "terminationGracePeriod", "taints", "startupTaints", "nodeClassRef"] {
+        assert_eq!(spec[key], pool["spec"]["template"]["spec"][key], "{key}");
+    }
+    assert_eq!(spec["resources"]["requests"]["cpu"], "3");
+    let nominated = lab.events("Pod").await;
+    let name = claim["metadata"]["name"].as_str().unwrap();
+    let told = nominated.iter().filter(|text| **text == format!("Nominated Pod should schedule on: nodeclaim/{name}"));
+    assert_eq!(told.count(), 3, "{nominated:?}");
+    for pod in lab.pods("web").await {
+        assert!(pod["spec"]["nodeName"].is_null(), "only kube-scheduler binds");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_waits_until_every_claim_has_its_machine_and_loses_no_pod() {
+    // covers: SCH-BATCH-10, SCH-BATCH-11, STATE-01, STATE-02
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.run(provisioning());
+    lab.deployment("web", 1, "1").await;
+    lab.settle(5).await;
+    assert_eq!(lab.claims().await.len(), 1);
+    // Nobody launches it, so nothing else is planned.
+    lab.deployment("big", 2, "7").await;
+    lab.settle(30).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 1, "{claims:?}");
+    assert!(!lab.context.index.is_synced());
+    let name = names(&claims)[0].to_owned();
+    let status = json!({"status": {"providerID": "shop:///a/i-1", "capacity": {"cpu": "2", "memory": "4Gi", "pods": "110"},
+        "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "110"}}});
+    lab.patch(&format!("{CLAIMS}/{name}/status"), status).await;
+    // At once, not at the next trigger.
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 3, "two big pods, two more nodes; the first pod keeps its place: {:?}", names(&claims));
+}
+
+#[tokio::test(start_paused = true)]
+async fn planned_pods_keep_their_place_and_cost_no_second_node() {
+    // covers: SCH-EXIST-07, CP-A2
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.run(provisioning());
+    lab.deployment("web", 4, "500m").await;
+    lab.settle(5).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 1);
+    let status = json!({"status": {"providerID": "shop:///a/i-1", "capacity": {"cpu": "2", "memory": "4Gi", "pods": "110"},
+        "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "110"}}});
+    lab.patch(&format!("{CLAIMS}/{}/status", names(&claims)[0]), status).await;
+    lab.settle(60).await;
+    assert_eq!(lab.claims().await.len(), 1, "full and on its way");
+    // Nothing of the plan is in memory after a restart; the machine still counts.
+    lab.run(provisioning());
+    lab.settle(60).await;
+    assert_eq!(lab.claims().await.len(), 1);
+    lab.scale("web", 5).await;
+    lab.settle(5).await;
+    assert_eq!(lab.claims().await.len(), 2, "the fifth pod needs another");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_pool_can_host_is_told_and_the_rest_goes_on() {
+    // covers: SCH-ERR-01, SCH-ERR-09, SCH-BATCH-13
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.run(provisioning());
+    lab.deployment("huge", 1, "64").await;
+    lab.deployment("web", 1, "1").await;
+    lab.settle(30).await;
+    assert_eq!(lab.claims().await.len(), 1);
+    let events = lab.events("Pod").await;
+    let failed: Vec<&String> =
+        events.iter().filter(|text| text.starts_with("FailedScheduling Failed to schedule pod")).collect();
+    assert_eq!(failed.len(), 1, "once in five minutes: {events:?}");
+    assert!(failed[0].contains("NodePool main"), "{failed:?}");
+    assert!(failed[0].contains("cpu 64"), "{failed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pools_that_are_not_ready_or_over_their_limit_give_nothing() {
+    // covers: SCH-BATCH-14, SCH-BATCH-15
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    lab.pool("unready", json!({})).await;
+    lab.run(provisioning());
+    lab.deployment("web", 1, "1").await;
+    lab.settle(15).await;
+    assert!(lab.claims().await.is_empty());
+    let events = lab.events("Pod").await;
+    assert!(events.iter().any(|text| text.contains("no NodePool")), "{events:?}");
+    lab.make_ready("unready").await;
+    lab.settle(15).await;
+    assert_eq!(lab.claims().await.len(), 1, "without anybody touching the pod");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_creation_does_not_prevent_the_others_and_is_tried_again() {
+    // covers: SCH-BATCH-19, SCH-ERR-12
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.server.inject(karpenter_apiserver::Fault {
+        methods: vec!["POST".into()],
+        path_contains: "/nodeclaims".into(),
+        per_mille: 1000,
+        times: Some(1),
+        effect: karpenter_apiserver::Effect::InternalError,
+    });
+    lab.run(provisioning());
+    lab.create(DEPLOYMENTS, deployment("web", 3, "7")).await;
+    lab.settle(3).await;
+    assert_eq!(lab.claims().await.len(), 2);
+    for claim in names(&lab.claims().await) {
+        let status = json!({"status": {"providerID": format!("shop:///a/{claim}"),
+            "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}}});
+        lab.patch(&format!("{CLAIMS}/{claim}/status"), status).await;
+    }
+    lab.settle(15).await;
+    assert_eq!(lab.claims().await.len(), 3, "one for each pod and no more");
+}

@@ -1,0 +1,198 @@
+//! A cloud that sells two sizes of machine in two zones. What is bought boots in the embedded cluster.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use karpenter_api::labels as api;
+use karpenter_api::{NodeClaim, NodePool, Quantity, Taint};
+use karpenter_cluster::Handle;
+use karpenter_core::labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE};
+use karpenter_core::requirement::Requirement;
+use karpenter_core::{InstanceType, MicroUsd, Offering, Requirements, Resources};
+use karpenter_provider::{
+    CloudProvider, DeleteError, GetError, InstanceTypes, LaunchError, Machine, NodeClassKind, ProviderError,
+    RepairPolicy, TypesError,
+};
+
+pub(crate) const KIND: NodeClassKind =
+    NodeClassKind { group: "karpenter.k8s.aws", version: "v1", kind: "EC2NodeClass", plural: "ec2nodeclasses" };
+static KINDS: [NodeClassKind; 1] = [KIND];
+const BOOT: Duration = Duration::from_secs(30);
+
+pub(crate) struct Shop {
+    handle: Handle,
+    types: InstanceTypes,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    sold: BTreeMap<String, Machine>,
+    by_claim: BTreeMap<String, String>,
+    next: u32,
+    refuse: Option<LaunchError>,
+}
+
+impl Shop {
+    pub(crate) fn new(handle: Handle) -> Self {
+        let types = [("small", "2", "4Gi", 50_000), ("large", "8", "32Gi", 190_000)].map(instance_type);
+        Self { handle, types: types.into(), state: Mutex::default() }
+    }
+
+    /// Machines that run now.
+    pub(crate) fn running(&self) -> Vec<String> {
+        self.state.lock().unwrap().sold.keys().cloned().collect()
+    }
+
+    /// How many were ever bought.
+    pub(crate) fn bought(&self) -> u32 {
+        self.state.lock().unwrap().next
+    }
+
+    /// The next launch fails like this.
+    pub(crate) fn refuse_next(&self, error: LaunchError) {
+        self.state.lock().unwrap().refuse = Some(error);
+    }
+
+    fn sell(&self, claim: &NodeClaim) -> Result<(Machine, Option<karpenter_cluster::kubelet::Machine>), LaunchError> {
+        let mut state = self.state.lock().unwrap();
+        let uid = claim.metadata.uid.clone().unwrap();
+        if let Some(id) = state.by_claim.get(&uid) {
+            return Ok((state.sold[id].clone(), None));
+        }
+        if let Some(error) = state.refuse.take() {
+            return Err(error);
+        }
+        let values = |key: &str| -> Option<Vec<String>> {
+            let found = claim.spec.requirements.iter().find(|wish| wish.key == key)?;
+            Some(found.values().to_vec())
+        };
+        let wanted = values(INSTANCE_TYPE).unwrap();
+        let zones = values(ZONE);
+        let kind = self.types.iter().find(|kind| wanted.iter().any(|name| **name == *kind.name)).unwrap();
+        let zone = zones.and_then(|zones| zones.first().cloned()).unwrap_or_else(|| "a".into());
+        state.next += 1;
+        let provider_id = format!("shop:///{zone}/i-{:04}", state.next);
+        let machine = machine(kind, &provider_id, &zone);
+        state.by_claim.insert(uid, provider_id.clone());
+        state.sold.insert(provider_id.clone(), machine.clone());
+        let computer = computer(&machine, &format!("node-{:04}", state.next));
+        Ok((machine, Some(computer)))
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Shop {
+    fn name(&self) -> &'static str {
+        "shop"
+    }
+
+    fn node_class_kinds(&self) -> &'static [NodeClassKind] {
+        &KINDS
+    }
+
+    async fn create(&self, claim: &NodeClaim) -> Result<Machine, LaunchError> {
+        let (machine, computer) = self.sell(claim)?;
+        if let Some(computer) = computer {
+            self.handle.add_machine(computer).await.unwrap();
+        }
+        Ok(machine)
+    }
+
+    async fn delete(&self, claim: &NodeClaim) -> Result<(), DeleteError> {
+        let provider_id = claim.status.as_ref().and_then(|status| status.provider_id.clone()).unwrap_or_default();
+        let gone = self.state.lock().unwrap().sold.remove(&provider_id);
+        if gone.is_none() {
+            return Err(DeleteError::NotFound { provider_id });
+        }
+        let number = provider_id.rsplit('-').next().unwrap();
+        self.handle.remove_machine(&format!("node-{number}")).await.unwrap();
+        Ok(())
+    }
+
+    async fn get(&self, provider_id: &str) -> Result<Machine, GetError> {
+        let found = self.state.lock().unwrap().sold.get(provider_id).cloned();
+        found.ok_or_else(|| GetError::NotFound { provider_id: provider_id.to_owned() })
+    }
+
+    async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
+        Ok(self.state.lock().unwrap().sold.values().cloned().collect())
+    }
+
+    async fn instance_types(&self, _pool: &NodePool) -> Result<InstanceTypes, TypesError> {
+        Ok(self.types.clone())
+    }
+
+    async fn is_drifted(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
+        Ok(None)
+    }
+
+    fn repair_policies(&self) -> Vec<RepairPolicy> {
+        Vec::new()
+    }
+}
+
+fn instance_type((name, cpu, memory, price): (&str, &str, &str, u64)) -> Arc<InstanceType> {
+    let one = |key: &str, value: &str, set: &mut Requirements| set.add(key, Requirement::one(value));
+    let mut requirements = Requirements::new();
+    one(INSTANCE_TYPE, name, &mut requirements);
+    one(ARCH, "amd64", &mut requirements);
+    one(OS, "linux", &mut requirements);
+    requirements.add(ZONE, Requirement::one_of(["a", "b"]));
+    requirements.add(CAPACITY_TYPE, Requirement::one("on-demand"));
+    let offerings = ["a", "b"].map(|zone| {
+        let mut requirements = Requirements::new();
+        one(ZONE, zone, &mut requirements);
+        one(CAPACITY_TYPE, "on-demand", &mut requirements);
+        Offering { requirements, price: MicroUsd(price), available: true, reservation: None }
+    });
+    let capacity = [("cpu", cpu), ("memory", memory), ("pods", "110"), ("ephemeral-storage", "20Gi")];
+    Arc::new(InstanceType {
+        name: name.into(),
+        requirements,
+        capacity: capacity.iter().map(|(name, text)| (*name, text.parse().unwrap())).collect(),
+        overhead: Default::default(),
+        offerings: offerings.into(),
+    })
+}
+
+fn machine(kind: &InstanceType, provider_id: &str, zone: &str) -> Machine {
+    let labels =
+        [(INSTANCE_TYPE, &*kind.name), (ZONE, zone), (CAPACITY_TYPE, "on-demand"), (ARCH, "amd64"), (OS, "linux")];
+    Machine {
+        provider_id: provider_id.to_owned(),
+        image_id: "image-1".into(),
+        labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        annotations: BTreeMap::new(),
+        capacity: kind.capacity.clone(),
+        allocatable: kind.allocatable(),
+        instance_type: kind.name.to_string(),
+        zone: zone.to_owned(),
+        capacity_type: "on-demand".into(),
+        launched_at: Timestamp::UNIX_EPOCH,
+        deleting: false,
+        node_claim: None,
+        node_pool: None,
+        node_class: None,
+        cluster: None,
+    }
+}
+
+fn computer(machine: &Machine, name: &str) -> karpenter_cluster::kubelet::Machine {
+    let list = |resources: &Resources| -> BTreeMap<String, Quantity> {
+        resources.iter().map(|(name, quantity)| (name.to_owned(), Quantity(quantity.to_string()))).collect()
+    };
+    let mut computer = karpenter_cluster::kubelet::Machine::new(name, "1", "1Gi");
+    computer.provider_id = machine.provider_id.clone();
+    computer.labels.extend(machine.labels.clone());
+    computer.capacity = list(&machine.capacity);
+    computer.allocatable = list(&machine.allocatable);
+    computer.taints =
+        vec![Taint { key: api::UNREGISTERED_TAINT.to_owned(), effect: "NoExecute".to_owned(), ..Taint::default() }];
+    computer.boot_delay = BOOT;
+    computer.ready_delay = Duration::from_secs(5);
+    computer
+}
