@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::aggregation;
 use crate::error::ApiError;
 use crate::planted::Planted;
 use crate::registry::Served;
@@ -62,6 +63,13 @@ pub(crate) fn mutate(
             pods::default_tolerations(object);
         }
         pods::runtime_class(state, attributes, object)?;
+    }
+    if attributes.operation == Operation::Update
+        && attributes.served.is("", "Pod")
+        && attributes.subresource.is_empty()
+        && !state.suffers(Planted::TolerationsForgotten)
+    {
+        pods::default_tolerations(object);
     }
     if attributes.creates("", "Node") {
         taint_new_node(object);
@@ -127,7 +135,10 @@ pub(crate) fn before_store(
 }
 
 /// What follows from an object that was stored.
-pub(crate) fn after_store(state: &mut State, served: &Served, object: &Arc<Object>) {
+pub(crate) fn after_store(state: &mut State, served: &Arc<Served>, object: &Arc<Object>) {
+    if served.is("rbac.authorization.k8s.io", "ClusterRole") {
+        aggregation::follow(state, served);
+    }
     if served.is("apiextensions.k8s.io", "CustomResourceDefinition") {
         crate::crd::after_store(state, object);
     }
@@ -135,7 +146,10 @@ pub(crate) fn after_store(state: &mut State, served: &Served, object: &Arc<Objec
 }
 
 /// What follows from an object that is gone.
-pub(crate) fn after_remove(state: &mut State, served: &Served, object: &Arc<Object>) {
+pub(crate) fn after_remove(state: &mut State, served: &Arc<Served>, object: &Arc<Object>) {
+    if served.is("rbac.authorization.k8s.io", "ClusterRole") {
+        aggregation::follow(state, served);
+    }
     if served.is("apiextensions.k8s.io", "CustomResourceDefinition") {
         crate::crd::after_remove(state, object);
     }

@@ -72,16 +72,17 @@ fn parse(request: &Request) -> Result<(Value, Vec<String>), ApiError> {
     {
         return Ok((value, strict));
     }
-    let value = input::yaml(&request.body)
-        .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {}", error.message)))?;
-    Ok((value, Vec::new()))
+    input::yaml(&request.body).map_err(|error| {
+        ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {}", error.message))
+    })
 }
 
 fn check_config(place: &Place, config: &Value) -> Result<(), ApiError> {
     if !config.is_object() {
-        return Err(ApiError::bad_request(
-            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type map[string]interface {}",
-        ));
+        return Err(ApiError::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            crate::go_json::describe(config)
+        )));
     }
     let name = config["metadata"]["name"].as_str().unwrap_or_default();
     if !name.is_empty() && name != place.name {

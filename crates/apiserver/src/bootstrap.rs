@@ -12,7 +12,7 @@ pub(crate) fn fill(state: &mut State) {
         add(state, "", "v1", "namespaces", "", json!({"metadata": {"name": name}}));
         add(state, "", "v1", "serviceaccounts", name, json!({"metadata": {"name": "default"}}));
     }
-    roles(state);
+    defaults(state);
     let service = json!({"metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]}});
     add(state, "", "v1", "services", "default", service);
@@ -28,45 +28,19 @@ pub(crate) fn fill(state: &mut State) {
     }
 }
 
-/// The roles everybody has from the start: administrators may do everything, whoever is known may look around.
-fn roles(state: &mut State) {
-    let group = "rbac.authorization.k8s.io";
-    let paths = [
-        "/api",
-        "/api/*",
-        "/apis",
-        "/apis/*",
-        "/healthz",
-        "/livez",
-        "/openapi",
-        "/openapi/*",
-        "/readyz",
-        "/version",
-        "/version/",
-    ];
-    let public = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
-    let everything =
-        json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, {"nonResourceURLs": ["*"], "verbs": ["*"]}]);
-    let oneself = json!([
-        {"apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], "verbs": ["create"]},
-        {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]}]);
-    for (name, rules, subjects) in [
-        ("cluster-admin", everything, vec!["system:masters"]),
-        ("system:basic-user", oneself, vec!["system:authenticated"]),
-        ("system:discovery", json!([{"nonResourceURLs": paths, "verbs": ["get"]}]), vec!["system:authenticated"]),
-        (
-            "system:public-info-viewer",
-            json!([{"nonResourceURLs": public, "verbs": ["get"]}]),
-            vec!["system:authenticated", "system:unauthenticated"],
-        ),
-    ] {
-        let metadata = json!({"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
-            "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}});
-        add(state, group, "v1", "clusterroles", "", json!({"metadata": metadata, "rules": rules}));
-        let subjects: Vec<Value> = subjects.iter().map(|group| json!({"kind": "Group", "name": group})).collect();
-        let binding =
-            json!({"metadata": metadata, "roleRef": {"kind": "ClusterRole", "name": name}, "subjects": subjects});
-        add(state, group, "v1", "clusterrolebindings", "", binding);
+/// The roles and the flow control everybody has from the start, put down as they are: they are many, and every test
+/// starts a server.
+fn defaults(state: &mut State) {
+    let now = state.now_text();
+    for line in include_str!("../data/bootstrap.txt").lines() {
+        let (place, json) = line.split_once('\t').expect("a place and an object");
+        let mut place = place.splitn(3, ' ');
+        let (group, plural, key) = (place.next(), place.next(), place.next());
+        let (group, plural, key) = (group.unwrap_or_default(), plural.unwrap_or_default(), key.unwrap_or_default());
+        let table = state.registry.table(group, plural).expect("a built-in resource");
+        let uid = state.ids.uid();
+        let at = state.now;
+        state.store.put_written(table, key, &uid, json.replace("@now", &now).replace("@uid", &uid), at);
     }
 }
 

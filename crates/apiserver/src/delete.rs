@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use karpenter_kinds::decode;
 use karpenter_kinds::fielderror::FieldError;
 use karpenter_kinds::times;
+use karpenter_kinds::types::Types;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Attributes, Operation};
@@ -44,7 +46,7 @@ impl DeleteOptions {
     pub(crate) fn parse(request: &Request) -> Result<Self, ApiError> {
         if !request.body.is_empty() {
             let (body, _) = input::parse(request)?;
-            return Self::from_value(&body);
+            return Self::from_value(&Self::decode(body)?);
         }
         let query = &request.query;
         let mut value = json!({});
@@ -62,6 +64,22 @@ impl DeleteOptions {
             value["dryRun"] = Value::from(dry_run);
         }
         Self::from_value(&value)
+    }
+
+    fn decode(body: Value) -> Result<Value, ApiError> {
+        let text = |key: &str| body[key].as_str().unwrap_or_default();
+        let kind = text("kind");
+        if !kind.is_empty() && kind != "DeleteOptions" {
+            return Err(ApiError::bad_request(format!(
+                "no kind {kind:?} is registered for version {:?} in scheme \"pkg/runtime/scheme.go:111\"",
+                text("apiVersion")
+            )));
+        }
+        let id = Types::get().named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+        match id {
+            Some(id) => decode::decode(id, body).map(|decoded| decoded.value).map_err(ApiError::bad_request),
+            None => Ok(body),
+        }
     }
 
     pub(crate) fn from_value(value: &Value) -> Result<Self, ApiError> {
@@ -260,12 +278,19 @@ fn set_finalizers(value: &mut Value, finalizers: &[String]) {
 }
 
 fn mark(state: &State, value: &mut Value, grace: i64) {
-    let at = state.now + jiff::SignedDuration::from_secs(grace);
-    value["metadata"]["deletionTimestamp"] = Value::from(times::seconds(at));
-    value["metadata"]["deletionGracePeriodSeconds"] = Value::from(grace);
+    value["metadata"]["deletionTimestamp"] = Value::from(times::seconds(after(state.now, grace)));
+    // A namespace goes when its contents are gone, however long that takes.
+    if value["kind"] != "Namespace" {
+        value["metadata"]["deletionGracePeriodSeconds"] = Value::from(grace);
+    }
     if let Some(generation) = value["metadata"]["generation"].as_i64().filter(|generation| *generation > 0) {
         value["metadata"]["generation"] = Value::from(generation + 1);
     }
+}
+
+/// So many seconds later; the end of time is late enough for everybody.
+fn after(time: jiff::Timestamp, seconds: i64) -> jiff::Timestamp {
+    time.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(jiff::Timestamp::MAX)
 }
 
 /// A second deletion may only come sooner.
@@ -275,8 +300,7 @@ fn shorten(state: &State, value: &mut Value, grace: i64, options: &DeleteOptions
         return;
     }
     let marked = value["metadata"]["deletionTimestamp"].as_str().and_then(|text| times::parse(text).ok());
-    let started = marked.unwrap_or(state.now) - jiff::SignedDuration::from_secs(current);
-    let at = started + jiff::SignedDuration::from_secs(grace);
+    let at = after(marked.unwrap_or(state.now), grace.saturating_sub(current));
     value["metadata"]["deletionTimestamp"] = Value::from(times::seconds(at));
     value["metadata"]["deletionGracePeriodSeconds"] = Value::from(grace);
 }

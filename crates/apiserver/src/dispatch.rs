@@ -428,8 +428,8 @@ pub(crate) fn parse_as(request: &Request, api_version: &str, kind: &str) -> Resu
     if (!given.0.is_empty() && given.0 != api_version && given.0 != "policy/v1beta1")
         || (!given.1.is_empty() && given.1 != kind)
     {
-        let version = api_version.rsplit('/').next().unwrap_or(api_version);
-        return Err(ApiError::bad_request(format!("{} in version {version:?} cannot be handled as a {kind}", given.1)));
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        return Err(input::unknown_conversion(given.0, given.1, group, kind));
     }
     match id {
         Some(id) => {
@@ -447,13 +447,14 @@ pub(crate) fn parse_as(request: &Request, api_version: &str, kind: &str) -> Resu
 
 fn scale_request(state: &mut State, request: &Request, place: &Place) -> Result<Response<Body>, ApiError> {
     let served = &place.served;
+    let given = (request.method == Method::PUT).then(|| parse_as(request, "autoscaling/v1", "Scale")).transpose()?;
     let current = read::get(state, served, &place.namespace, &place.name)?;
     if request.method == Method::GET {
         return Ok(json_response(200, &scale::read(served, &current)?));
     }
     let mut options = WriteOptions::parse(request)?;
-    let wanted = if request.method == Method::PUT {
-        parse_as(request, "autoscaling/v1", "Scale")?
+    let wanted = if let Some(given) = given {
+        given
     } else {
         let (body, _) = input::json(&request.body)?;
         let mut before = scale::read(served, &current)?;

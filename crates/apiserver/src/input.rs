@@ -21,7 +21,7 @@ pub(crate) fn media_type(request: &Request) -> &str {
 pub(crate) fn parse(request: &Request) -> Result<(Value, Vec<String>), ApiError> {
     match media_type(request) {
         "" | "application/json" | "*/*" => json(&request.body),
-        "application/yaml" => Ok((yaml(&request.body)?, Vec::new())),
+        "application/yaml" => yaml(&request.body),
         "application/vnd.kubernetes.protobuf" => {
             let value = protobuf::decode(&request.body).map_err(ApiError::bad_request)?;
             Ok((value, Vec::new()))
@@ -34,27 +34,49 @@ pub(crate) fn json(body: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
     crate::duplicates::read(body).map_err(|error| ApiError::bad_request(go_json::syntax_error(body, &error)))
 }
 
-pub(crate) fn yaml(body: &[u8]) -> Result<Value, ApiError> {
+/// A YAML document, with strict errors for keys that occur twice.
+pub(crate) fn yaml(body: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
     let text = std::str::from_utf8(body).map_err(|error| ApiError::bad_request(format!("yaml: {error}")))?;
-    serde_saphyr::from_str(text)
-        .map_err(|error| ApiError::bad_request(format!("error converting YAML to JSON: yaml: {error}")))
+    match serde_saphyr::from_str(text) {
+        Ok(value) => Ok((value, Vec::new())),
+        Err(error) => {
+            let (line, what) = yaml_error(&error.to_string());
+            let Some(key) = what.strip_prefix("duplicate mapping key: ").and_then(|rest| rest.split(',').next()) else {
+                let line = if line > 1 { format!("line {line}: ") } else { String::new() };
+                return Err(ApiError::bad_request(format!("yaml: {line}{what}")));
+            };
+            let told = format!("yaml: unmarshal errors:\n  line {line}: key {key:?} already set in map");
+            let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
+            let value = serde_saphyr::from_str_with_options(text, options)
+                .map_err(|error| ApiError::bad_request(format!("yaml: {}", yaml_error(&error.to_string()).1)))?;
+            Ok((value, vec![told]))
+        }
+    }
+}
+
+/// The line and the words of a parser's message, which says more than that.
+fn yaml_error(message: &str) -> (usize, String) {
+    let first = message.lines().next().unwrap_or_default();
+    let rest = first.strip_prefix("error: ").unwrap_or(first);
+    let parts = rest.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
+    match parts {
+        Some((place, what)) => {
+            let line = place.split(' ').next().and_then(|line| line.parse().ok()).unwrap_or(1);
+            (line, what.to_owned())
+        }
+        None => (1, rest.to_owned()),
+    }
 }
 
 /// A body that is to be an object of this kind.
 pub(crate) fn parse_object(served: &Served, request: &Request) -> Result<(Value, Vec<String>), ApiError> {
     let unrecognized = |why: &str| {
         let kind = &served.kind;
-        let message = match &served.origin {
-            Origin::Builtin(_) => format!(
-                "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({})",
-                go_json::summary(&request.body)
-            ),
-            Origin::Custom(_) => format!(
-                "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({})",
-                go_json::summary(&request.body)
-            ),
-        };
-        ApiError::bad_request(message)
+        let asked = if why.starts_with("yaml: ") { "" } else { "couldn't get version/kind; json parse error: " };
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {asked}{why} ({})",
+            go_json::summary(&request.body)
+        ))
     };
     let parsed =
         parse(request).map_err(|error| if error.code == 400 { unrecognized(&error.message) } else { error })?;
@@ -116,7 +138,7 @@ fn check_custom_type(
 
 fn wrong_builtin_type(served: &Served, api_version: &str, kind: &str, expected: &str) -> ApiError {
     let version = api_version.rsplit('/').next().unwrap_or(api_version);
-    let known = Types::get().kind(api_version, kind).is_some();
+    let known = Types::get().kind(api_version, kind).is_some() || is_retired(api_version, kind);
     if !known {
         return ApiError::bad_request(format!(
             "{kind} in version {version:?} cannot be handled as a {}: no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\"",
@@ -128,13 +150,46 @@ fn wrong_builtin_type(served: &Served, api_version: &str, kind: &str, expected: 
             "the API version in the data ({api_version}) does not match the expected API version ({expected})"
         ));
     }
+    unknown_conversion(api_version, kind, &served.group, &served.kind)
+}
+
+pub(crate) fn unknown_conversion(api_version: &str, kind: &str, group: &str, wanted: &str) -> ApiError {
+    let version = api_version.rsplit('/').next().unwrap_or(api_version);
     // Go packages are named after the group's first part: `apps`, `core`.
-    let package = match served.group.split('.').next() {
+    let package = match group.split('.').next() {
         None | Some("") => "core",
         Some(package) => package,
     };
     ApiError::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {0}: converting (v1.{kind}) to ({package}.{0}): unknown conversion",
-        served.kind
+        "{kind} in version {version:?} cannot be handled as a {wanted}: converting ({version}.{kind}) to ({package}.{wanted}): unknown conversion"
     ))
+}
+
+/// Versions that are served no more, but whose kinds the reference server still knows by name.
+fn is_retired(api_version: &str, kind: &str) -> bool {
+    let kinds: &[&str] = match api_version {
+        "apps/v1beta1" => &["Deployment", "StatefulSet", "ControllerRevision"],
+        "apps/v1beta2" => &["Deployment", "StatefulSet", "ControllerRevision", "DaemonSet", "ReplicaSet"],
+        "extensions/v1beta1" => &["Deployment", "DaemonSet", "ReplicaSet", "Ingress", "NetworkPolicy"],
+        "batch/v1beta1" => &["CronJob"],
+        "policy/v1beta1" => &["PodDisruptionBudget", "Eviction"],
+        "networking.k8s.io/v1beta1" => &["Ingress", "IngressClass", "ServiceCIDR", "IPAddress"],
+        "rbac.authorization.k8s.io/v1beta1" | "rbac.authorization.k8s.io/v1alpha1" => {
+            &["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"]
+        }
+        "storage.k8s.io/v1beta1" | "storage.k8s.io/v1alpha1" => {
+            &["StorageClass", "CSIDriver", "CSINode", "VolumeAttachment", "CSIStorageCapacity", "VolumeAttributesClass"]
+        }
+        "scheduling.k8s.io/v1beta1" | "scheduling.k8s.io/v1alpha1" => &["PriorityClass"],
+        "node.k8s.io/v1beta1" | "node.k8s.io/v1alpha1" => &["RuntimeClass"],
+        "coordination.k8s.io/v1beta1" => &["Lease"],
+        "discovery.k8s.io/v1beta1" => &["EndpointSlice"],
+        "events.k8s.io/v1beta1" => &["Event"],
+        "autoscaling/v2beta1" | "autoscaling/v2beta2" => &["HorizontalPodAutoscaler"],
+        "apiextensions.k8s.io/v1beta1" => &["CustomResourceDefinition"],
+        "admissionregistration.k8s.io/v1beta1" => &["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"],
+        "certificates.k8s.io/v1beta1" => &["CertificateSigningRequest"],
+        _ => &[],
+    };
+    kinds.contains(&kind)
 }

@@ -11,6 +11,7 @@
 //! The clock is an argument, and everything drawn at random follows from a seed.
 
 mod admission;
+mod aggregation;
 mod apply;
 mod auth;
 mod body;

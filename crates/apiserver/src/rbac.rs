@@ -52,11 +52,11 @@ pub(crate) fn visit_rules(state: &State, user: &User, namespace: &str, visit: &m
     let mut bindings = Vec::new();
     let group = "rbac.authorization.k8s.io";
     if let Some(table) = state.registry.table(group, "clusterrolebindings") {
-        bindings.extend(state.store.table(table).range("", None).map(|binding| (binding.value(), "")));
+        bindings.extend(state.store.table(table).range("", None).map(|binding| (binding.shared(), "")));
     }
     let prefix = format!("{namespace}/");
     if let Some(table) = state.registry.table(group, "rolebindings").filter(|_| !namespace.is_empty()) {
-        bindings.extend(state.store.table(table).range(&prefix, None).map(|binding| (binding.value(), namespace)));
+        bindings.extend(state.store.table(table).range(&prefix, None).map(|binding| (binding.shared(), namespace)));
     }
     for (binding, bound_in) in bindings {
         let subjects = binding["subjects"].as_array();
@@ -74,7 +74,7 @@ pub(crate) fn visit_rules(state: &State, user: &User, namespace: &str, visit: &m
                 .and_then(|table| state.store.get(table, &format!("{bound_in}/{name}"))),
         };
         let Some(role) = role else { continue };
-        for rule in role.value()["rules"].as_array().into_iter().flatten() {
+        for rule in role.shared()["rules"].as_array().into_iter().flatten() {
             if !visit(rule) {
                 return;
             }

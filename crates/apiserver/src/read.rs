@@ -375,7 +375,8 @@ pub(crate) fn watch(
     let synthetic = initial || (!suppressed && asked.unwrap_or(0) == 0);
     // Without a limit of the client's, half an hour to an hour, as the reference server has it.
     let seconds = match query.integer("timeoutSeconds")? {
-        Some(seconds) if seconds > 0 => u64::try_from(seconds).unwrap_or(1800),
+        // A year is as good as for ever, and clocks can count it.
+        Some(seconds) if seconds > 0 => u64::try_from(seconds).unwrap_or(1800).min(365 * 86_400),
         _ => 1800 + state.ids.next() % 1800,
     };
     let table = state.store.table(table_id);

@@ -332,8 +332,36 @@ impl Store {
     /// Writes `value` under `key` at the next version, which is set in it.
     pub(crate) fn put(&mut self, id: TableId, key: &str, mut value: Value, verb: Verb, now: Timestamp) -> Arc<Object> {
         self.version += 1;
+        let object = build(key, self.version, &mut value, &self.tables[id.0].selectable);
+        self.insert(id, object, verb, now)
+    }
+
+    /// Writes what was written before, by a server like us: `@version` stands for its version. It has no owners and no
+    /// fields to select by.
+    pub(crate) fn put_written(&mut self, id: TableId, key: &str, uid: &str, json: String, now: Timestamp) {
+        self.version += 1;
+        let labels = json.split_once("\"labels\":").map(|(_, rest)| rest);
+        let labels = labels.and_then(|rest| serde_json::Deserializer::from_str(rest).into_iter::<Value>().next()?.ok());
+        let labels = labels.iter().filter_map(Value::as_object).flatten();
+        let object = Object {
+            key: key.into(),
+            version: self.version,
+            uid: uid.into(),
+            json: json.replace("@version", &self.version.to_string()).into(),
+            labels: labels
+                .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()))
+                .collect(),
+            fields: Box::default(),
+            owners: Box::default(),
+            deleting: false,
+            shared: OnceLock::new(),
+        };
+        self.insert(id, object, Verb::System, now);
+    }
+
+    fn insert(&mut self, id: TableId, object: Object, verb: Verb, now: Timestamp) -> Arc<Object> {
+        let object = Arc::new(object);
         let table = &mut self.tables[id.0];
-        let object = Arc::new(build(key, self.version, &mut value, &table.selectable));
         let previous = table.objects.insert(object.key.clone(), object.clone());
         self.log.record(now, verb, &table.name, &object);
         let kind = if previous.is_some() { EventKind::Modified } else { EventKind::Added };

@@ -464,7 +464,7 @@ pub(crate) fn replace_managed(
 }
 
 /// The last finalizer went: the update is the deletion, and watchers see the state it wrote.
-fn finish_deletion(state: &mut State, served: &Served, current: &Arc<Object>) {
+fn finish_deletion(state: &mut State, served: &Arc<Served>, current: &Arc<Object>) {
     let table = served.table.expect("checked by the caller");
     let now = state.now;
     let key = current.key.clone();

@@ -174,7 +174,13 @@ fn shaken(request: Request, chance: &mut Chance) -> Request {
 #[test]
 fn bodies() {
     fuzz(6_000, |corpus, chance| {
-        let mut request = one_of(corpus, chance, |request| request.method == "POST" || request.method == "PUT");
+        let mut request = one_of(corpus, chance, |request| matches!(request.method.as_str(), "POST" | "PUT"));
+        if chance.one_in(30) {
+            request = one_of(corpus, chance, |request| request.method == "DELETE");
+            let options = json!({"gracePeriodSeconds": scalar(chance), "propagationPolicy": scalar(chance)});
+            request.body = options.to_string().into_bytes();
+            return request;
+        }
         // Bodies meant for one kind go to another.
         if chance.one_in(10) {
             let fits = |request: &Request| request.method == "POST" || request.method == "PUT";

@@ -43,7 +43,7 @@ fn class(all: &[(Compute, Compute)]) -> &'static str {
 /// Copies the resources (and resize policy) of `wanted`'s containers into `spec`'s containers of the same name.
 pub fn take_resources(spec: &mut Value, wanted: &Value) {
     for list in ["containers", "initContainers"] {
-        let Some(containers) = spec[list].as_array_mut() else {
+        let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else {
             continue;
         };
         for container in containers {

@@ -115,7 +115,7 @@ pub fn prepare_create(kind: &str, object: &mut Value, has_status: bool, now: &st
             object["status"] = json!({"phase": "Pending", "qosClass": qos});
             if object["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
                 object["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
-                    "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null, "lastTransitionTime": null}]);
+                    "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null, "lastTransitionTime": now}]);
             }
             pods::fold_match_label_keys(object);
         }

@@ -5,9 +5,11 @@ use serde_json::Value;
 use crate::fielderror::FieldError;
 use crate::strategy::Part;
 
+mod limits;
 mod meta;
 mod nodes;
 mod pod;
+mod pod_resources;
 mod pod_update;
 mod policy;
 mod services;
@@ -89,8 +91,8 @@ fn content(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
         ("", "Secret" | "ConfigMap") => storage::data(kind, object),
         ("", "Node") => nodes::validate(object),
         ("", "Namespace") => Vec::new(),
-        ("", "LimitRange") => policy::limit_range(object),
-        ("", "ResourceQuota") => policy::resource_quota(object),
+        ("", "LimitRange") => limits::limit_range(object),
+        ("", "ResourceQuota") => limits::resource_quota(object),
         ("", "PersistentVolumeClaim") => storage::claim(object),
         ("", "PersistentVolume") => storage::volume(object),
         ("storage.k8s.io", "StorageClass") => storage::class(object),
@@ -98,6 +100,7 @@ fn content(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class(object),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => policy::rules(object, kind == "ClusterRole"),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => policy::role_binding(object, kind),
+        ("node.k8s.io", "RuntimeClass") => policy::runtime_class(object),
         ("coordination.k8s.io", "Lease") => policy::lease(object),
         ("autoscaling", "HorizontalPodAutoscaler") => policy::autoscaler(object),
         ("", "Event") | ("events.k8s.io", "Event") => policy::event(object),

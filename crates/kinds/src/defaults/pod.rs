@@ -101,6 +101,15 @@ fn host_ports(container: &mut Value) {
 }
 
 fn pod_spec(spec: &mut Value) {
+    // The account's old name follows the new one, and stands in for it.
+    let account = ["serviceAccountName", "serviceAccount"]
+        .iter()
+        .find_map(|key| spec[*key].as_str().filter(|name| !name.is_empty()))
+        .map(str::to_owned);
+    if let Some(account) = account {
+        spec["serviceAccountName"] = json!(account);
+        spec["serviceAccount"] = json!(account);
+    }
     if spec.get("volumes").is_some() {
         each(&mut spec["volumes"]).for_each(volume);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{items, label_selector, labels, non_negative, one_of};
+use super::{items, label_selector, labels, non_negative, one_of, pod_resources};
 use crate::fielderror::FieldError;
 use crate::names;
 use crate::quantity::Quantity;
@@ -46,6 +46,7 @@ pub(super) fn spec(spec: &Value, field: &str, owner: Owner) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let volumes = volumes(&spec["volumes"], &format!("{field}.volumes"), &mut errors);
     containers(spec, field, &volumes, &mut errors);
+    errors.extend(pod_resources::of_pod(spec, field));
     errors.extend(restart_policy(spec, field, owner));
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     errors.extend(one_of(&format!("{field}.dnsPolicy"), &spec["dnsPolicy"], &policies));
@@ -78,6 +79,13 @@ pub(super) fn spec(spec: &Value, field: &str, owner: Owner) -> Vec<FieldError> {
     ));
     errors.extend(tolerations(&spec["tolerations"], &format!("{field}.tolerations")));
     errors
+}
+
+/// The part of an ephemeral container that is like any other.
+pub(super) fn ephemeral(one: &Value, spec: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    let volumes: Vec<&str> =
+        spec["volumes"].as_array().into_iter().flatten().filter_map(|volume| volume["name"].as_str()).collect();
+    container(one, spec, field, &volumes, &mut Vec::new(), errors);
 }
 
 fn restart_policy(spec: &Value, field: &str, owner: Owner) -> Vec<FieldError> {
@@ -135,11 +143,11 @@ fn containers(spec: &Value, field: &str, volumes: &[&str], errors: &mut Vec<Fiel
     }
     let mut known: Vec<String> = Vec::new();
     for (field, one) in items(&spec["containers"], &path) {
-        container(one, &field, volumes, &mut known, errors);
+        container(one, spec, &field, volumes, &mut known, errors);
     }
     host_ports(&spec["containers"], &path, errors);
     for (field, one) in items(&spec["initContainers"], &format!("{field}.initContainers")) {
-        container(one, &field, volumes, &mut known, errors);
+        container(one, spec, &field, volumes, &mut known, errors);
         let sidecar = one["restartPolicy"] == "Always";
         if !sidecar {
             for (key, detail) in [
@@ -154,6 +162,7 @@ fn containers(spec: &Value, field: &str, volumes: &[&str], errors: &mut Vec<Fiel
             }
         }
     }
+    errors.extend(pod_resources::ephemeral_containers(spec, field, &known));
 }
 
 fn host_ports(list: &Value, field: &str, errors: &mut Vec<FieldError>) {
@@ -174,7 +183,14 @@ fn host_ports(list: &Value, field: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn container(container: &Value, field: &str, volumes: &[&str], known: &mut Vec<String>, errors: &mut Vec<FieldError>) {
+fn container(
+    container: &Value,
+    spec: &Value,
+    field: &str,
+    volumes: &[&str],
+    known: &mut Vec<String>,
+    errors: &mut Vec<FieldError>,
+) {
     let name = container["name"].as_str().unwrap_or_default();
     if name.is_empty() {
         errors.push(FieldError::required(format!("{field}.name"), ""));
@@ -220,6 +236,8 @@ fn container(container: &Value, field: &str, volumes: &[&str], known: &mut Vec<S
         &["Always", "IfNotPresent", "Never"],
     ));
     resources(&container["resources"], &format!("{field}.resources"), errors);
+    pod_resources::claims(&container["resources"], spec, &format!("{field}.resources"), errors);
+    errors.extend(pod_resources::resize_policy(container, spec, field));
 }
 
 fn probe(probe: &Value, field: &str, only_once: bool, errors: &mut Vec<FieldError>) {
@@ -375,7 +393,7 @@ fn mounts(list: &Value, field: &str, volumes: &[&str], errors: &mut Vec<FieldErr
     }
 }
 
-fn resource_name(name: &str, field: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn resource_name(name: &str, field: &str, errors: &mut Vec<FieldError>) {
     let field = format!("{field}[{name}]");
     if let Err(messages) = names::qualified_name(name) {
         for message in messages {
@@ -408,27 +426,34 @@ pub(super) fn resources(resources: &Value, field: &str, errors: &mut Vec<FieldEr
             }
         }
     }
-    for (name, value) in resources["requests"].as_object().into_iter().flatten() {
-        let (request, limit) = (quantity(value), quantity(&resources["limits"][name]));
-        let overcommit = !name.contains('/') && !name.starts_with("hugepages-");
-        let path = format!("{field}.requests");
-        match (request, limit) {
-            (Some(request), Some(limit)) if overcommit && request > limit => {
-                let limit = resources["limits"][name].as_str().unwrap_or_default();
-                let detail = format!("must be less than or equal to {name} limit of {limit}");
-                errors.push(FieldError::invalid(path, value, detail));
-            }
-            (Some(request), Some(limit)) if !overcommit && request.nanos != limit.nanos => {
-                let limit = resources["limits"][name].as_str().unwrap_or_default();
-                let detail = format!("must be equal to {name} limit of {limit}");
-                errors.push(FieldError::invalid(path, value, detail));
-            }
-            (Some(_), None) if !overcommit => {
-                let detail = "Limit must be set for non overcommitable resources";
-                errors.push(FieldError::required(format!("{field}.limits"), detail));
-            }
-            _ => {}
+    for (name, _) in resources["requests"].as_object().into_iter().flatten() {
+        request_against_limit(resources, name, field, errors);
+    }
+}
+
+/// No request is above its limit, and what cannot be overcommitted has both alike.
+pub(super) fn request_against_limit(resources: &Value, name: &str, field: &str, errors: &mut Vec<FieldError>) {
+    let quantity = |value: &Value| value.as_str().and_then(|text| Quantity::parse(text).ok());
+    let value = &resources["requests"][name];
+    let (request, limit) = (quantity(value), quantity(&resources["limits"][name]));
+    let overcommit = !name.contains('/') && !name.starts_with("hugepages-");
+    let path = format!("{field}.requests");
+    match (request, limit) {
+        (Some(request), Some(limit)) if overcommit && request > limit => {
+            let limit = resources["limits"][name].as_str().unwrap_or_default();
+            let detail = format!("must be less than or equal to {name} limit of {limit}");
+            errors.push(FieldError::invalid(path, value, detail));
         }
+        (Some(request), Some(limit)) if !overcommit && request.nanos != limit.nanos => {
+            let limit = resources["limits"][name].as_str().unwrap_or_default();
+            let detail = format!("must be equal to {name} limit of {limit}");
+            errors.push(FieldError::invalid(path, value, detail));
+        }
+        (Some(_), None) if !overcommit => {
+            let detail = "Limit must be set for non overcommitable resources";
+            errors.push(FieldError::required(format!("{field}.limits"), detail));
+        }
+        _ => {}
     }
 }
 

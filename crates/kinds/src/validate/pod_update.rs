@@ -10,8 +10,10 @@ const FORBIDDEN: &str = "pod updates may not change fields other than `spec.cont
 
 pub(super) fn update(part: Part, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if part == Part::Resize || part == Part::EphemeralContainers {
-        return errors;
+    match part {
+        Part::Resize => return super::pod_resources::resize(object, old),
+        Part::EphemeralContainers => return super::pod_resources::ephemeral_update(object, old),
+        _ => {}
     }
     let (spec, before) = (&object["spec"], &old["spec"]);
     for list in ["containers", "initContainers"] {

@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::{immutable, items, label_selector, non_negative};
 use crate::fielderror::FieldError;
 use crate::names;
-use crate::quantity::Quantity;
 
 pub(super) fn budget(object: &Value) -> Vec<FieldError> {
     let spec = &object["spec"];
@@ -60,6 +59,12 @@ pub(super) fn priority_class_update(object: &Value, old: &Value) -> Vec<FieldErr
     }
     errors.extend(immutable("preemptionPolicy", object.get("preemptionPolicy"), old.get("preemptionPolicy")));
     errors
+}
+
+pub(super) fn runtime_class(object: &Value) -> Vec<FieldError> {
+    let handler = object["handler"].as_str().unwrap_or_default();
+    let messages = names::dns_label(handler).err().into_iter().flatten();
+    messages.map(|message| FieldError::invalid("handler", handler, message)).collect()
 }
 
 pub(super) fn runtime_class_update(object: &Value, old: &Value) -> Vec<FieldError> {
@@ -172,38 +177,6 @@ pub(super) fn autoscaler(object: &Value) -> Vec<FieldError> {
     for key in ["kind", "name"] {
         if spec["scaleTargetRef"][key].as_str().unwrap_or_default().is_empty() {
             errors.push(FieldError::required(format!("spec.scaleTargetRef.{key}"), ""));
-        }
-    }
-    errors
-}
-
-pub(super) fn limit_range(object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let quantity = |value: &Value| value.as_str().and_then(|text| Quantity::parse(text).ok());
-    for (field, limit) in items(&object["spec"]["limits"], "spec.limits") {
-        for (name, least) in limit["min"].as_object().into_iter().flatten() {
-            let most = &limit["max"][name];
-            if let (Some(low), Some(high)) = (quantity(least), quantity(most))
-                && low > high
-            {
-                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                let detail = format!("min value {} is greater than max value {}", text(least), text(most));
-                errors.push(FieldError::invalid(format!("{field}.min[{name}]"), least, detail));
-            }
-        }
-    }
-    errors
-}
-
-pub(super) fn resource_quota(object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for (name, value) in object["spec"]["hard"].as_object().into_iter().flatten() {
-        let field = format!("spec.hard[{name}]");
-        for message in names::qualified_name(name).err().into_iter().flatten() {
-            errors.push(FieldError::invalid(&field, name, message));
-        }
-        if value.as_str().and_then(|text| Quantity::parse(text).ok()).is_some_and(|quantity| quantity.nanos < 0) {
-            errors.push(FieldError::invalid(&field, value, "must be greater than or equal to 0"));
         }
     }
     errors

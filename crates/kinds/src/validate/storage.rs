@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{immutable, label_selector};
 use crate::fielderror::FieldError;
+use crate::names;
 use crate::quantity::Quantity;
 
 const MAX_DATA: usize = 1 << 20;
@@ -207,8 +208,17 @@ pub(super) fn volume_update(object: &Value, old: &Value) -> Vec<FieldError> {
 
 pub(super) fn class(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if object["provisioner"].as_str().unwrap_or_default().is_empty() {
+    let provisioner = object["provisioner"].as_str().unwrap_or_default();
+    if provisioner.is_empty() {
         errors.push(FieldError::required("provisioner", ""));
+    } else {
+        for message in names::qualified_name(&provisioner.to_lowercase()).err().into_iter().flatten() {
+            errors.push(FieldError::invalid("provisioner", provisioner, message));
+        }
+    }
+    let policies = ["Delete", "Retain"];
+    if let Some(policy) = object["reclaimPolicy"].as_str().filter(|policy| !policies.contains(policy)) {
+        errors.push(FieldError::not_supported("reclaimPolicy", policy, &policies));
     }
     let modes = ["Immediate", "WaitForFirstConsumer"];
     if let Some(mode) = object["volumeBindingMode"].as_str().filter(|mode| !modes.contains(mode)) {
@@ -218,16 +228,6 @@ pub(super) fn class(object: &Value) -> Vec<FieldError> {
 }
 
 pub(super) fn class_update(object: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if object.get("parameters") != old.get("parameters") {
-        errors.push(FieldError::forbidden("parameters", "updates to parameters are forbidden."));
-    }
-    if object.get("provisioner") != old.get("provisioner") {
-        errors.push(FieldError::forbidden("provisioner", "updates to provisioner are forbidden."));
-    }
-    if object.get("reclaimPolicy") != old.get("reclaimPolicy") {
-        errors.push(FieldError::forbidden("reclaimPolicy", "updates to reclaimPolicy are forbidden."));
-    }
-    errors.extend(immutable("volumeBindingMode", object.get("volumeBindingMode"), old.get("volumeBindingMode")));
-    errors
+    let fixed = ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"];
+    fixed.iter().flat_map(|field| immutable(field, object.get(field), old.get(field))).collect()
 }
