@@ -2,8 +2,15 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use karpenter_api::NodeClaim;
+use karpenter_index::{Change, Key};
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::pods::reschedulable_on;
+use crate::reconciler::{Action, Reconciler};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -25,6 +32,41 @@ pub fn judge(claim: &NodeClaim, now: Timestamp) -> Verdict {
     match Duration::try_from(end.duration_since(now)) {
         Ok(left) if !left.is_zero() => Verdict::In(left),
         _ => Verdict::Expired,
+    }
+}
+
+/// The controller `nodeclaim.expiration`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Expiration;
+
+#[async_trait]
+impl Reconciler for Expiration {
+    fn name(&self) -> &'static str {
+        "nodeclaim.expiration"
+    }
+
+    fn wake(&self, change: &Change, _context: &Context) -> Vec<Key> {
+        // Age and term are fixed at creation.
+        let made = change.node_claim().filter(|claims| claims.old.is_none() && claims.new.is_some());
+        made.map(|_| change.key.clone()).into_iter().collect()
+    }
+
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
+        let Some(claim) = context.index.node_claim(&key.name).filter(|claim| context.index.is_managed(claim)) else {
+            return Ok(Action::Done);
+        };
+        match judge(&claim, context.clock.now()) {
+            Verdict::Stays => Ok(Action::Done),
+            Verdict::In(left) => Ok(Action::After(left)),
+            Verdict::Expired => {
+                let pods = reschedulable_on(&claim, context);
+                context.delete::<NodeClaim>(&key.name, claim.metadata.uid.as_deref().unwrap_or_default()).await?;
+                tracing::debug!(claim = %key, "deleting expired nodeclaim");
+                context.metrics.life.disrupted(&claim, "expired", "");
+                context.metrics.life.pods_disrupted(&claim, "expired", "", pods);
+                Ok(Action::Done)
+            }
+        }
     }
 }
 

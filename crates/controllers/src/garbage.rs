@@ -1,25 +1,41 @@
 //! Garbage collection, both ways: claims whose machine is gone, and machines that no claim holds.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{REGISTERED, Status};
-use karpenter_provider::Machine;
+use karpenter_index::{Change, Key};
+use karpenter_provider::{DeleteError, GetError, Machine};
 
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::lifecycle::Launched;
 use crate::lifecycle::initialization::is_ready;
 use crate::ownership::{Matches, claim_provider_id};
+use crate::pods::reschedulable_on;
+use crate::reconciler::{Action, Reconciler, singleton};
 
 /// How long a machine may be without a claim: its launch may just not have been written down yet.
 const LEAK_AGE: SignedDuration = SignedDuration::from_secs(30);
 /// How many sweeps for machines come soon after the start, when a crash may have left some behind.
 const EAGER_SWEEPS: u32 = 20;
+/// How often claims are compared with machines.
+const CLAIM_SWEEP: Duration = Duration::from_mins(2);
+/// How many claims or machines are collected at once.
+const PARALLEL: usize = 20;
 
 /// Claims that may have lost their machine. Only registered ones: the others are liveness' business. The provider's list
 /// may be partial without saying so, hence the lookup of each that follows.
-pub fn suspects<'a>(claims: &'a [NodeClaim], machines: &[Machine]) -> Vec<&'a NodeClaim> {
+pub fn suspects<'a>(claims: &'a [Arc<NodeClaim>], machines: &[Machine]) -> Vec<&'a Arc<NodeClaim>> {
     let alive: BTreeSet<&str> =
         machines.iter().filter(|machine| !machine.deleting).map(|machine| machine.provider_id.as_str()).collect();
     claims
@@ -35,12 +51,11 @@ pub fn is_spared(node: Matches<&Node>) -> bool {
     node.one().is_some_and(is_ready)
 }
 
-/// Machines of this cluster that no claim holds.
-pub fn leaks<'a>(machines: &'a [Machine], claims: &[NodeClaim], now: Timestamp) -> Vec<&'a Machine> {
-    let held: BTreeSet<&str> = claims.iter().filter_map(claim_provider_id).collect();
+/// Machines of this cluster whose ids nobody holds.
+pub fn leaks<'a>(machines: &'a [Machine], held: &BTreeSet<String>, now: Timestamp) -> Vec<&'a Machine> {
     machines
         .iter()
-        .filter(|machine| !machine.deleting && !held.contains(machine.provider_id.as_str()))
+        .filter(|machine| !machine.deleting && !held.contains(&machine.provider_id))
         .filter(|machine| now.duration_since(machine.launched_at) > LEAK_AGE)
         .collect()
 }
@@ -48,6 +63,129 @@ pub fn leaks<'a>(machines: &'a [Machine], claims: &[NodeClaim], now: Timestamp) 
 /// The pause after the so-many-th sweep for machines.
 pub fn leak_sweep_pause(sweeps: u32) -> Duration {
     if sweeps <= EAGER_SWEEPS { Duration::from_secs(10) } else { Duration::from_mins(2) }
+}
+
+/// All of them, a few at a time; one that fails holds up no other.
+async fn in_parallel(collections: Vec<BoxFuture<'_, Result<()>>>) -> Result<()> {
+    let results: Vec<Result<()>> = stream::iter(collections).buffer_unordered(PARALLEL).collect().await;
+    Error::all(results.into_iter().filter_map(Result::err).collect())
+}
+
+/// The controller `nodeclaim.garbagecollection`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClaimCollection;
+
+impl ClaimCollection {
+    /// Deletes a claim whose machine is gone for sure.
+    async fn collect(claim: &NodeClaim, context: &Context) -> Result<()> {
+        let provider_id = claim_provider_id(claim).unwrap_or_default();
+        match context.provider.get(provider_id).await {
+            Err(GetError::NotFound { .. }) => {}
+            Ok(machine) if machine.deleting => {}
+            // The list was partial.
+            Ok(_) => return Ok(()),
+            Err(error @ GetError::Other(_)) => return Err(Error::provider("looking the machine up", error)),
+        }
+        let nodes = context.index.nodes_of(provider_id);
+        if is_spared(nodes.iter().map(|node| &**node).collect()) {
+            return Ok(());
+        }
+        let pods = reschedulable_on(claim, context);
+        let (name, uid) = (claim.metadata.name.as_deref(), claim.metadata.uid.as_deref());
+        context.delete::<NodeClaim>(name.unwrap_or_default(), uid.unwrap_or_default()).await?;
+        tracing::debug!(claim = name, provider_id, "garbage collecting nodeclaim with no cloudprovider representation");
+        context.metrics.life.disrupted(claim, "garbage_collected", "");
+        context.metrics.life.pods_disrupted(claim, "garbage_collected", "", pods);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Reconciler for ClaimCollection {
+    fn name(&self) -> &'static str {
+        "nodeclaim.garbagecollection"
+    }
+
+    fn start(&self) -> Vec<Key> {
+        vec![singleton()]
+    }
+
+    fn wake(&self, _change: &Change, _context: &Context) -> Vec<Key> {
+        Vec::new()
+    }
+
+    async fn reconcile(&self, _key: &Key, context: &Context) -> Result<Action> {
+        // The claims first: a machine launched after this look is in the list, whatever the claim says by then.
+        let mut claims = context.index.node_claims();
+        claims.retain(|claim| context.index.is_managed(claim));
+        let machines = context.provider.list().await;
+        let machines = machines.map_err(|error| Error::provider("listing machines", error))?;
+        let mut collections = Vec::new();
+        for claim in suspects(&claims, &machines) {
+            collections.push(Self::collect(claim, context).boxed());
+        }
+        in_parallel(collections).await?;
+        Ok(Action::After(CLAIM_SWEEP))
+    }
+}
+
+/// The controller `instance.garbagecollection`.
+#[derive(Debug)]
+pub struct MachineCollection {
+    launched: Arc<Launched>,
+    sweeps: AtomicU32,
+}
+
+impl MachineCollection {
+    pub fn new(launched: Arc<Launched>) -> Self {
+        Self { launched, sweeps: AtomicU32::new(0) }
+    }
+
+    async fn collect(machine: &Machine, context: &Context) -> Result<()> {
+        let mut claim = NodeClaim::default();
+        claim.status.get_or_insert_default().provider_id = Some(machine.provider_id.clone());
+        match context.provider.delete(&claim).await {
+            Ok(()) | Err(DeleteError::NotFound { .. }) => {}
+            Err(error @ DeleteError::Other(_)) => return Err(Error::provider("terminating a leaked machine", error)),
+        }
+        tracing::debug!(provider_id = %machine.provider_id, "garbage collected cloudprovider instance");
+        for node in context.index.nodes_of(&machine.provider_id) {
+            let (name, uid) = (node.metadata.name.as_deref(), node.metadata.uid.as_deref());
+            context.delete::<Node>(name.unwrap_or_default(), uid.unwrap_or_default()).await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Reconciler for MachineCollection {
+    fn name(&self) -> &'static str {
+        "instance.garbagecollection"
+    }
+
+    fn start(&self) -> Vec<Key> {
+        vec![singleton()]
+    }
+
+    fn wake(&self, _change: &Change, _context: &Context) -> Vec<Key> {
+        Vec::new()
+    }
+
+    async fn reconcile(&self, _key: &Key, context: &Context) -> Result<Action> {
+        let machines = context.provider.list().await;
+        let machines = machines.map_err(|error| Error::provider("listing machines", error))?;
+        // The claims last, and what this process launched and could not store yet: nothing of either is a leak.
+        let claims = context.index.node_claims();
+        let stored = claims.iter().filter_map(|claim| claim_provider_id(claim)).map(str::to_owned);
+        let held: BTreeSet<String> = stored.chain(self.launched.provider_ids()).collect();
+        let mut collections = Vec::new();
+        for machine in leaks(&machines, &held, context.clock.now()) {
+            collections.push(Self::collect(machine, context).boxed());
+        }
+        in_parallel(collections).await?;
+        let sweeps = self.sweeps.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(Action::After(leak_sweep_pause(sweeps)))
+    }
 }
 
 #[cfg(test)]

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use karpenter_api::GoDuration;
 use karpenter_api::labels::DISRUPTED_TAINT;
+use karpenter_api::{GoDuration, NodeClaim};
 use karpenter_core::Taint;
 use karpenter_core::taints::Effect;
 use karpenter_index::{Key, TrackedPod};
+
+use crate::context::Context;
+use crate::ownership::claim_provider_id;
 
 /// How long past its deletion timestamp (which includes its grace period) a pod is still waited for. After that its
 /// kubelet is not going to finish, and the instance goes without it.
@@ -196,6 +199,14 @@ impl DoNotDisrupt {
             Err(error) => Self::Invalid(format!("failed to parse {value:?} as a duration: it is {error}")),
         }
     }
+}
+
+/// How many pods on the claim's Nodes will need another place.
+pub(crate) fn reschedulable_on(claim: &NodeClaim, context: &Context) -> usize {
+    let nodes = claim_provider_id(claim).map(|id| context.index.nodes_of(id)).unwrap_or_default();
+    let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
+    let pods = names.flat_map(|name| context.index.pods_on(name));
+    pods.filter(|pod| PodFacts::of(pod).is_reschedulable()).count()
 }
 
 #[cfg(test)]

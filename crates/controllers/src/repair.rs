@@ -1,18 +1,33 @@
 //! Repair: a node that stays unhealthy longer than its provider bears is replaced, unless so many are that something
 //! else must be wrong.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use karpenter_api::NodeClaim;
-use karpenter_api::labels::TERMINATION_TIMESTAMP;
+use karpenter_api::conditions::whole_seconds;
+use karpenter_api::labels::{NODEPOOL, TERMINATION_TIMESTAMP};
+use karpenter_index::{Change, Key};
 use karpenter_provider::RepairPolicy;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{Result, unless_gone};
+use crate::ownership::{Matches, is_managed_node};
+use crate::patch::Lock;
+use crate::pods::reschedulable_on;
+use crate::reconciler::{Action, Reconciler};
+use crate::recorder::{Event, ObjectRef};
 
 /// The share of unhealthy nodes (of a pool, or of the cluster) from which repair stops, in percent.
 const BREAKER_PERCENT: usize = 20;
 /// When a repair that the breaker stopped is tried again.
 pub const BLOCKED_RETRY: Duration = Duration::from_mins(5);
+/// Of the event that says so.
+const BLOCKED_WINDOW: Duration = Duration::from_mins(15);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -97,6 +112,106 @@ pub fn snake_case(text: &str) -> String {
         out.extend(letter.to_lowercase());
     }
     out
+}
+
+/// The controller `node.health`. Only with the feature gate `NodeRepair`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Repair;
+
+impl Repair {
+    /// Says that the breaker is open: one event each for node, claim and pool, all about the node.
+    fn blocked(node: &Node, claim: &NodeClaim, context: &Context) {
+        let pool_name = claim.metadata.labels.as_ref().and_then(|labels| labels.get(NODEPOOL));
+        let mut uids = vec![node.metadata.uid.clone(), claim.metadata.uid.clone()];
+        let whole = match pool_name {
+            None => "cluster",
+            Some(name) => {
+                let Some(pool) = context.index.node_pool(name) else { return };
+                uids.push(pool.metadata.uid.clone());
+                "nodepool"
+            }
+        };
+        let message = format!("more than {BREAKER_PERCENT}% nodes are unhealthy in the {whole}");
+        for uid in uids {
+            let event = Event::warning(ObjectRef::node(node), "NodeRepairBlocked", message.clone());
+            context.recorder.publish(event.within(BLOCKED_WINDOW).same([uid.unwrap_or_default()]));
+        }
+    }
+
+    fn may_repair(claim: &NodeClaim, policies: &[RepairPolicy], context: &Context) -> bool {
+        let label = |labels: Option<&std::collections::BTreeMap<String, String>>| labels?.get(NODEPOOL).cloned();
+        let pool = label(claim.metadata.labels.as_ref());
+        let nodes = context.index.nodes();
+        let of_pool = |node: &&Arc<Node>| pool.is_none() || label(node.metadata.labels.as_ref()) == pool;
+        may_repair(nodes.iter().filter(of_pool).map(|node| &**node), policies)
+    }
+
+    async fn replace(claim: &NodeClaim, condition: &str, context: &Context) -> Result<()> {
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        let now = context.clock.now();
+        if needs_deadline(claim, now) {
+            let deadline = whole_seconds(now).to_string();
+            let body = json!({"metadata": {"annotations": {TERMINATION_TIMESTAMP: deadline}}});
+            if unless_gone(context.merge::<NodeClaim>(name, &body).await)?.is_none() {
+                return Ok(());
+            }
+            tracing::info!(claim = name, deadline, "annotated nodeclaim");
+        }
+        if claim.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let pods = reschedulable_on(claim, context);
+        context.delete::<NodeClaim>(name, claim.metadata.uid.as_deref().unwrap_or_default()).await?;
+        tracing::info!(claim = name, "deleting unhealthy node");
+        context.metrics.life.disrupted(claim, "unhealthy", "");
+        context.metrics.life.pods_disrupted(claim, "unhealthy", "", pods);
+        context.metrics.life.unhealthy(claim, snake_case(condition));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Reconciler for Repair {
+    fn name(&self) -> &'static str {
+        "node.health"
+    }
+
+    fn wake(&self, change: &Change, context: &Context) -> Vec<Key> {
+        let Some(nodes) = change.node() else {
+            return Vec::new();
+        };
+        let new = nodes.new.iter().filter(|node| is_managed_node(node, context.provider.node_class_kinds()));
+        new.filter(|node| is_news(nodes.old.as_deref(), node)).map(|_| change.key.clone()).collect()
+    }
+
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
+        let Some(node) = context.index.node(&key.name) else {
+            return Ok(Action::Done);
+        };
+        let found: Matches<Arc<NodeClaim>> = context.index.claims_of_node(&node).into_iter().collect();
+        let Some(claim) = found.one() else {
+            return Ok(Action::Done);
+        };
+        let policies = context.provider.repair_policies();
+        let verdict = judge(&node, &policies, context.clock.now());
+        if has_stale_deadline(&claim, &verdict) {
+            let mut cleared = (*claim).clone();
+            cleared.metadata.annotations.get_or_insert_default().remove(TERMINATION_TIMESTAMP);
+            unless_gone(context.write(&*claim, &cleared, Lock::Version).await)?;
+        }
+        match verdict {
+            Verdict::Healthy => Ok(Action::Done),
+            Verdict::Tolerated(left) => Ok(Action::After(left)),
+            Verdict::Unhealthy { condition } if Self::may_repair(&claim, &policies, context) => {
+                Self::replace(&claim, &condition, context).await?;
+                Ok(Action::Done)
+            }
+            Verdict::Unhealthy { .. } => {
+                Self::blocked(&node, &claim, context);
+                Ok(Action::After(BLOCKED_RETRY))
+            }
+        }
+    }
 }
 
 #[cfg(test)]

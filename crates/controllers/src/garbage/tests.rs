@@ -45,7 +45,7 @@ fn registered_claims_without_a_machine_are_suspects() {
         claim.metadata.deletion_timestamp = Some(Time(at(0)));
         claim
     };
-    let claims = [
+    let claims = vec![
         claim("alive", true),
         claim("gone", true),
         claim("going", true),
@@ -53,6 +53,7 @@ fn registered_claims_without_a_machine_are_suspects() {
         claim("", true),
         deleting,
     ];
+    let claims: Vec<Arc<NodeClaim>> = claims.into_iter().map(Arc::new).collect();
     let machines = [machine("alive", 0, false), machine("going", 0, true)];
     let found: Vec<_> =
         suspects(&claims, &machines).iter().map(|claim| claim.metadata.name.as_deref().unwrap()).collect();
@@ -83,10 +84,8 @@ fn machines_that_no_claim_holds_are_leaks_after_half_a_minute() {
         machine("old", 69, false),
         machine("old-and-going", 0, true),
     ];
-    let mut deleting = claim("held-by-a-deleting-claim", false);
-    deleting.metadata.deletion_timestamp = Some(Time(at(0)));
-    let claims = [claim("held", false), deleting, NodeClaim::default()];
-    let found: Vec<_> = leaks(&machines, &claims, at(100)).iter().map(|machine| machine.provider_id.as_str()).collect();
+    let held = BTreeSet::from(["held".to_owned(), "held-by-a-deleting-claim".to_owned()]);
+    let found: Vec<_> = leaks(&machines, &held, at(100)).iter().map(|machine| machine.provider_id.as_str()).collect();
     assert_eq!(found, ["old"]);
 }
 

@@ -1,0 +1,109 @@
+//! The end of a claim, step by step.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use karpenter_api::NodeClaim;
+use karpenter_api::conditions::INSTANCE_TERMINATING;
+use karpenter_api::labels::{TERMINATION_FINALIZER, TERMINATION_TIMESTAMP};
+use karpenter_provider::DeleteError;
+
+use super::finalize::{Step, next};
+use super::launched::Launched;
+use crate::clock::until;
+use crate::context::Context;
+use crate::error::{Error, Result, unless_gone};
+use crate::ownership::claim_provider_id;
+use crate::patch::Lock;
+use crate::reconciler::Action;
+use crate::recorder::{Event, ObjectRef};
+
+/// How often the provider is asked whether a machine is gone.
+pub(crate) const TERMINATING: Duration = Duration::from_secs(5);
+
+pub(super) async fn finalize(claim: &NodeClaim, context: &Context, launched: &Launched) -> Result<Action> {
+    let mut claim = claim.clone();
+    loop {
+        let remembered = launched.get(&claim).map(|machine| machine.provider_id.clone());
+        let id = claim_provider_id(&claim).map(str::to_owned).or_else(|| remembered.clone());
+        let found = id.map(|id| context.index.nodes_of(&id)).unwrap_or_default();
+        let nodes: Vec<Node> = found.iter().map(|node| (**node).clone()).collect();
+        match next(&claim, &nodes, remembered.as_deref()) {
+            Step::Nothing | Step::AwaitNodes => return Ok(Action::Done),
+            Step::Annotate { deadline } => match annotate(&claim, &deadline, context).await? {
+                Some(annotated) => claim = annotated,
+                None => return Ok(Action::Done),
+            },
+            Step::DeleteNodes(names) => {
+                for node in nodes.iter().filter(|node| node.metadata.name.as_ref().is_some_and(|n| names.contains(n))) {
+                    let (name, uid) = (node.metadata.name.as_deref(), node.metadata.uid.as_deref());
+                    context.delete::<Node>(name.unwrap_or_default(), uid.unwrap_or_default()).await?;
+                }
+                return Ok(Action::Done);
+            }
+            Step::Terminate { provider_id } => {
+                let gone = terminate(&claim, &provider_id, context).await?;
+                match record_termination(&claim, context).await? {
+                    None => return Ok(Action::Done),
+                    Some(_) if !gone => return Ok(Action::After(TERMINATING)),
+                    Some(recorded) => claim = recorded,
+                }
+                let since = claim.condition(INSTANCE_TERMINATING).map(|condition| condition.last_transition_time.0);
+                let now = context.clock.now();
+                context.metrics.life.instance_terminated(&claim, until(since.unwrap_or(now), now));
+                return release(&claim, context, launched).await;
+            }
+            Step::Release => return release(&claim, context, launched).await,
+        }
+    }
+}
+
+async fn annotate(claim: &NodeClaim, deadline: &str, context: &Context) -> Result<Option<NodeClaim>> {
+    let mut annotated = claim.clone();
+    let annotations = annotated.metadata.annotations.get_or_insert_default();
+    annotations.insert(TERMINATION_TIMESTAMP.to_owned(), deadline.to_owned());
+    let Some(annotated) = unless_gone(context.write(claim, &annotated, Lock::Version).await)? else {
+        return Ok(None);
+    };
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    tracing::info!(claim = name, deadline, "annotated nodeclaim");
+    let message = format!("All pods will be deleted by {deadline}");
+    let event = Event::warning(ObjectRef::node_claim(claim), "TerminationGracePeriodExpiring", message);
+    context.recorder.publish(event.same([name.to_owned()]));
+    Ok(Some(annotated))
+}
+
+/// Asks the provider to terminate the machine; answers whether it is gone.
+pub(crate) async fn terminate(claim: &NodeClaim, provider_id: &str, context: &Context) -> Result<bool> {
+    let mut target = claim.clone();
+    target.status.get_or_insert_default().provider_id = Some(provider_id.to_owned());
+    match context.provider.delete(&target).await {
+        Ok(()) => Ok(false),
+        Err(DeleteError::NotFound { .. }) => Ok(true),
+        Err(error @ DeleteError::Other(_)) => Err(Error::provider("terminating the machine", error)),
+    }
+}
+
+/// `None` if the claim is gone.
+async fn record_termination(claim: &NodeClaim, context: &Context) -> Result<Option<NodeClaim>> {
+    let mut recorded = claim.clone();
+    recorded.conditions_at(context.clock.now()).set_true(INSTANCE_TERMINATING);
+    unless_gone(context.write_status(claim, &recorded, Lock::Version).await)
+}
+
+/// Lets the claim go. The lock keeps us from letting go of one whose machine was stored meanwhile.
+async fn release(claim: &NodeClaim, context: &Context, launched: &Launched) -> Result<Action> {
+    let mut released = claim.clone();
+    if let Some(finalizers) = &mut released.metadata.finalizers {
+        finalizers.retain(|finalizer| finalizer != TERMINATION_FINALIZER);
+    }
+    if unless_gone(context.write(claim, &released, Lock::Version).await)?.is_none() {
+        return Ok(Action::Done);
+    }
+    launched.forget(claim);
+    tracing::info!(claim = claim.metadata.name.as_deref().unwrap_or_default(), "deleted nodeclaim");
+    let now = context.clock.now();
+    let since = claim.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);
+    context.metrics.life.claim_terminated(claim, until(since, now));
+    Ok(Action::Done)
+}

@@ -1,0 +1,41 @@
+//! The controllers that keep claims, nodes and pools in order, with what they share.
+
+use std::sync::Arc;
+
+use crate::consistency::Consistency;
+use crate::expiration::Expiration;
+use crate::garbage::{ClaimCollection, MachineCollection};
+use crate::hydration::{ClaimHydration, NodeHydration};
+use crate::lifecycle::{Launched, Lifecycle};
+use crate::nodepool::{Counter, Hash, Readiness, RegistrationHealth, SharedRegistrations, Validation};
+use crate::reconciler::Reconciler;
+use crate::repair::Repair;
+use crate::settings::Settings;
+use crate::termination::{Evictions, SharedEntries, Termination};
+
+/// Everything from a claim's launch to its end, and what pools say of themselves.
+pub fn life(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {
+    let launched = Arc::new(Launched::default());
+    let registrations = SharedRegistrations::default();
+    let entries = SharedEntries::default();
+    let mut all: Vec<Arc<dyn Reconciler>> = vec![
+        Arc::new(Lifecycle::new(launched.clone(), registrations.clone(), settings)),
+        Arc::new(Termination::new(entries.clone(), settings)),
+        Arc::new(Evictions::new(entries, settings)),
+        Arc::new(Expiration),
+        Arc::new(ClaimCollection),
+        Arc::new(MachineCollection::new(launched)),
+        Arc::new(Consistency::default()),
+        Arc::new(ClaimHydration),
+        Arc::new(NodeHydration),
+        Arc::new(Hash),
+        Arc::new(Readiness),
+        Arc::new(Validation),
+        Arc::new(RegistrationHealth::new(registrations)),
+        Arc::new(Counter),
+    ];
+    if settings.node_repair {
+        all.push(Arc::new(Repair));
+    }
+    all
+}

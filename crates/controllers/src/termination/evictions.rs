@@ -1,0 +1,206 @@
+//! The eviction queue: one pod at a time, tried again until it is gone.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use karpenter_api::conditions::{DISRUPTION_REASON, Status};
+use karpenter_index::{Change, Key, TrackedPod};
+use kube::Api;
+use kube::api::{DeleteParams, EvictParams, Preconditions};
+
+use super::eviction::{self, Action as Decision, Answer, Entries};
+use crate::context::Context;
+use crate::error::{Error, Result, unless_gone};
+use crate::ownership::Matches;
+use crate::pods::{PodFacts, PodKey, Protection};
+use crate::reconciler::{Action, Backoff, Reconciler};
+use crate::recorder::{Event, ObjectRef};
+use crate::settings::Settings;
+
+pub(super) const NAME: &str = "eviction-queue";
+
+/// The queue's entries: filled by drains, emptied here.
+#[derive(Clone, Debug, Default)]
+pub struct SharedEntries(Arc<Mutex<Entries>>);
+
+impl SharedEntries {
+    /// Answers whether the queue should look at the pod now.
+    pub fn add(&self, key: PodKey, deadline: Option<Timestamp>) -> bool {
+        self.entries().add(key, deadline)
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries().is_empty()
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The controller `eviction-queue`.
+#[derive(Debug)]
+pub struct Evictions {
+    entries: SharedEntries,
+    concurrency: usize,
+}
+
+impl Evictions {
+    pub fn new(entries: SharedEntries, settings: &Settings) -> Self {
+        Self { entries, concurrency: settings.parallelism(100, 5_000) }
+    }
+
+    fn drop_entry(&self, key: &PodKey) -> Action {
+        self.entries.entries().remove(key);
+        Action::Done
+    }
+
+    async fn evict(&self, pod: &TrackedPod, key: &PodKey, context: &Context) -> Result<Action> {
+        let params = EvictParams { delete_options: Some(this_very(key, None)), ..EvictParams::default() };
+        let (code, message) = match api(key, context).evict(&key.name, &params).await {
+            Ok(_) => (200, String::new()),
+            Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
+            Err(error) => return Err(error.into()),
+        };
+        context.metrics.life.eviction(code);
+        match eviction::answer(code, &message) {
+            Answer::Evicted => {
+                let reason = drained_reason(pod, context);
+                let object = ObjectRef::pod(&pod.pod);
+                let event = Event::normal(object, "Evicted", format!("Evicted pod: {reason}"));
+                context.recorder.publish(event.same([pod.pod.key()]));
+                context.metrics.life.pod_drained(reason);
+                Ok(self.drop_entry(key))
+            }
+            Answer::Gone => Ok(self.drop_entry(key)),
+            Answer::Blocked(why) => {
+                if let Some(node) = pod.pod.node.as_deref().and_then(|name| context.index.node(name)) {
+                    let message = format!("Failed to drain node, {why} (Pod={})", pod.pod.key());
+                    let object = ObjectRef::node(&node);
+                    let name = object.name.clone();
+                    context.recorder.publish(Event::warning(object, "FailedDraining", message).same([name]));
+                }
+                Ok(Action::Again)
+            }
+            Answer::Failed => Err(Error::other(format!("evicting pod {}: {code}: {message}", pod.pod.key()))),
+        }
+    }
+
+    /// Deletes the pod with what is left of its time, past budgets and protections.
+    async fn force(&self, pod: &TrackedPod, key: &PodKey, grace: Duration, context: &Context) -> Result<Action> {
+        let deadline = self.entries.entries().get(key).flatten();
+        let params = this_very(key, Some(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX)));
+        let answer = api(key, context).delete(&key.name, &params).await.map_err(Error::from);
+        match unless_gone(answer) {
+            // Another pod of the same name is none of ours.
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error),
+            Ok(None) => {}
+            Ok(Some(answer)) => {
+                if let Some(marked) = answer.left() {
+                    context.saw(marked);
+                }
+                let (granted, wished) = (grace.as_secs(), pod.grace_seconds.unwrap_or_default());
+                let deadline = deadline.map(|deadline| deadline.to_string()).unwrap_or_default();
+                let message = format!(
+                    "Deleting the pod to accommodate the terminationTime {deadline} of the node. The pod was granted {granted} seconds of grace-period of its {wished} terminationGracePeriodSeconds. This bypasses the PDB of the pod and the do-not-disrupt annotation."
+                );
+                let event = Event::normal(ObjectRef::pod(&pod.pod), "Disrupted", message);
+                context.recorder.publish(event.same([pod.pod.key()]));
+                tracing::debug!(pod = pod.pod.key(), granted, wished, deadline, "deleting pod");
+            }
+        }
+        Ok(self.drop_entry(key))
+    }
+}
+
+fn api(key: &PodKey, context: &Context) -> Api<Pod> {
+    Api::namespaced(context.client.clone(), &key.namespace)
+}
+
+/// A new pod of the same name must never pay for an old entry.
+fn this_very(key: &PodKey, grace_period_seconds: Option<u32>) -> DeleteParams {
+    let preconditions = Some(Preconditions { uid: Some(key.uid.to_string()), resource_version: None });
+    DeleteParams { grace_period_seconds, preconditions, ..DeleteParams::default() }
+}
+
+/// Why the pod's node goes, as the counter of drained pods has it.
+fn drained_reason(pod: &TrackedPod, context: &Context) -> String {
+    let node = pod.pod.node.as_deref().and_then(|name| context.index.node(name));
+    let claims = node.map(|node| context.index.claims_of_node(&node)).unwrap_or_default();
+    let Some(claim) = claims.into_iter().collect::<Matches<_>>().one() else {
+        return String::new();
+    };
+    match (claim.condition_status(DISRUPTION_REASON), claim.condition(DISRUPTION_REASON)) {
+        (Status::True, Some(condition)) => condition.reason.clone(),
+        _ => "Forceful Termination".to_owned(),
+    }
+}
+
+/// What the pod's annotation amounts to, where people should know.
+pub(crate) fn tell_protection(pod: &karpenter_core::Pod, protection: &Protection, context: &Context) {
+    let object = || ObjectRef::pod(pod);
+    let event = match protection {
+        Protection::None | Protection::Always | Protection::UntilStarted => return,
+        Protection::Invalid(why) => {
+            let message = format!("Invalid do-not-disrupt annotation, ignoring it: {why}");
+            Event::warning(object(), "InvalidDoNotDisruptAnnotation", message)
+        }
+        Protection::Until(end) => {
+            Event::normal(object(), "DoNotDisruptUntil", format!("Pod is protected from disruption until {end}"))
+        }
+        Protection::Elapsed => {
+            let message = "Pod's do-not-disrupt grace period has elapsed";
+            Event::normal(object(), "DoNotDisruptGracePeriodElapsed", message)
+        }
+    };
+    context.recorder.publish(event);
+}
+
+#[async_trait]
+impl Reconciler for Evictions {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn wake(&self, change: &Change, _context: &Context) -> Vec<Key> {
+        // Drains put pods in; here they only fall out.
+        if change.pod().is_some_and(|pods| pods.new.is_none()) {
+            self.entries.entries().remove_named(&change.key);
+        }
+        Vec::new()
+    }
+
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
+        let Some(pod) = context.index.pod(key) else {
+            self.entries.entries().remove_named(key);
+            return Ok(Action::Done);
+        };
+        let (facts, now) = (PodFacts::of(&pod), context.clock.now());
+        let Some(deadline) = self.entries.entries().get(&facts.key) else {
+            return Ok(Action::Done);
+        };
+        tell_protection(&pod.pod, &facts.protection(now), context);
+        match eviction::decide(&facts, deadline, now) {
+            Decision::Drop => Ok(self.drop_entry(&facts.key)),
+            Decision::Wait => Ok(Action::Again),
+            Decision::Evict => self.evict(&pod, &facts.key, context).await,
+            Decision::Delete { grace } => self.force(&pod, &facts.key, grace, context).await,
+        }
+    }
+
+    fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff { first: Duration::from_millis(100), last: Duration::from_secs(10), per_second: 100, burst: 1_000 }
+    }
+}
