@@ -437,3 +437,6 @@ fn slim(metadata: &mut karpenter_api::ObjectMeta) {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,9 @@ impl State {
             What::Node(pair) => {
                 let ids = self.machines.node(&change.key.name, pair.new.as_deref());
                 self.refresh_all(ids);
+                if pair.old.is_none() || pair.new.is_none() {
+                    self.touch_pods_named(&change.key.name);
+                }
             }
             What::NodeClaim(pair) => {
                 let quiet = |claim: &Option<Arc<NodeClaim>>| {
@@ -157,6 +160,12 @@ impl State {
             self.touch_pods_of(id);
         }
         self.dirty.machines.insert(id.clone());
+    }
+
+    /// Pods speak of Nodes by name, whether they are there or not.
+    fn touch_pods_named(&mut self, node: &str) {
+        let keys = [self.pods_on.get(node), self.nominated_to.get(node)];
+        self.dirty.pods.extend(keys.into_iter().flatten().flatten().cloned());
     }
 
     /// Pods are shown on machines by name and stage: when those change, so does what is shown of the pods.
