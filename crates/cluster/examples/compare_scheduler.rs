@@ -90,9 +90,7 @@ impl Api {
     }
 
     async fn create_all(&self, path: &str, objects: &[Value]) {
-        for object in objects {
-            self.create(path, object).await;
-        }
+        futures_util::future::join_all(objects.iter().map(|object| self.create(path, object))).await;
     }
 
     async fn volumes_available(&self, case: &Case) {
@@ -132,12 +130,11 @@ impl Api {
     }
 
     async fn run(&self, case: &Case) -> Outcome {
-        for node in &case.nodes {
-            self.add_node(node).await;
-        }
-        self.create_all("/apis/storage.k8s.io/v1/csinodes", &case.csi_nodes).await;
-        self.create_all("/apis/storage.k8s.io/v1/storageclasses", &case.classes).await;
-        self.create_all("/api/v1/persistentvolumes", &case.volumes).await;
+        let nodes = futures_util::future::join_all(case.nodes.iter().map(|node| self.add_node(node)));
+        let csi_nodes = self.create_all("/apis/storage.k8s.io/v1/csinodes", &case.csi_nodes);
+        let classes = self.create_all("/apis/storage.k8s.io/v1/storageclasses", &case.classes);
+        let volumes = self.create_all("/api/v1/persistentvolumes", &case.volumes);
+        tokio::join!(nodes, csi_nodes, classes, volumes);
         // A claim looks for a volume once, and then only every fifteen seconds: the volumes must be there before.
         self.volumes_available(case).await;
         self.create_all(CLAIMS, &case.claims).await;
@@ -245,14 +242,13 @@ impl Api {
             ("/apis/storage.k8s.io/v1/csinodes", false),
             ("/api/v1/nodes", false),
         ] {
-            for name in self.names(path).await {
-                self.delete(&format!("{path}/{name}")).await;
-                if finalized {
-                    let free = json!({"metadata": {"finalizers": null}});
-                    let _ = self
-                        .send("PATCH", &format!("{path}/{name}"), "application/merge-patch+json", Some(&free))
-                        .await;
-                }
+            // All at once, and one by one only what somebody holds on to.
+            self.delete(path).await;
+            let rest = if finalized { self.names(path).await } else { Vec::new() };
+            for name in rest {
+                let free = json!({"metadata": {"finalizers": null}});
+                let path = format!("{path}/{name}");
+                let _ = self.send("PATCH", &path, "application/merge-patch+json", Some(&free)).await;
             }
             for _ in 0..500 {
                 if self.names(path).await.is_empty() {

@@ -109,7 +109,7 @@ fn columns_text(group: &str, kind: &str) -> &'static str {
         }
         ("", "Namespace") => "Name|Status|Age",
         ("", "Secret") => "Name|Type|Data|Age",
-        ("", "ServiceAccount") => "Name|Secrets|Age",
+        ("", "ServiceAccount") => "Name|Age",
         ("", "PersistentVolume") => {
             "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|!VolumeMode"
         }

@@ -299,9 +299,10 @@ impl View<'_> {
         if revision(&self.deployment.metadata) == revision_now {
             return;
         }
+        // By way of the status, which leaves the generation alone: nobody asked for anything new.
         let body = serde_json::json!({"metadata": {"annotations": {REVISION: revision_now.to_string()}}});
-        let key = Key::of(&self.deployment.metadata);
-        self.ops.push(Op::Patch { kind: Kind::Deployment, key, subresource: "", style: crate::op::Style::Merge, body });
+        let (key, style) = (Key::of(&self.deployment.metadata), crate::op::Style::Merge);
+        self.ops.push(Op::Patch { kind: Kind::Deployment, key, subresource: "status", style, body });
     }
 
     fn resize(&mut self, set: &Arc<ReplicaSet>, size: i32) {
@@ -405,7 +406,14 @@ impl View<'_> {
         } else {
             ("MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
         };
-        self.set_condition(&mut status, "Available", enough, reason, message.into(), false);
+        self.set_condition(
+            &mut status,
+            "Available",
+            if enough { "True" } else { "False" },
+            reason,
+            message.into(),
+            false,
+        );
         let again = self.progress(&before, &mut status);
         (status, again)
     }
@@ -417,6 +425,32 @@ impl View<'_> {
             return None;
         }
         let current = before.conditions.iter().flatten().find(|c| c.type_ == "Progressing");
+        let reason = current.and_then(|c| c.reason.as_deref());
+        if self.deployment.spec.as_ref().is_some_and(|s| s.paused == Some(true)) {
+            if reason != Some("ProgressDeadlineExceeded") {
+                self.set_condition(
+                    status,
+                    "Progressing",
+                    "Unknown",
+                    "DeploymentPaused",
+                    "Deployment is paused".into(),
+                    false,
+                );
+            }
+            return None;
+        }
+        if reason == Some("DeploymentPaused") {
+            // The pause must not count as time without progress.
+            self.set_condition(
+                status,
+                "Progressing",
+                "Unknown",
+                "DeploymentResumed",
+                "Deployment is resumed".into(),
+                false,
+            );
+            return None;
+        }
         let Some(new) = &self.new else {
             let created = self.ops.iter().find_map(|op| match op {
                 Op::Create(Object::ReplicaSet(set)) => set.metadata.name.clone(),
@@ -426,7 +460,7 @@ impl View<'_> {
                 self.set_condition(
                     status,
                     "Progressing",
-                    true,
+                    "True",
                     "NewReplicaSetCreated",
                     format!("Created new replica set \"{set}\""),
                     true,
@@ -442,7 +476,7 @@ impl View<'_> {
             && n(status.available_replicas) == replicas;
         if done {
             let message = format!("ReplicaSet \"{set}\" has successfully progressed.");
-            self.set_condition(status, "Progressing", true, "NewReplicaSetAvailable", message, false);
+            self.set_condition(status, "Progressing", "True", "NewReplicaSetAvailable", message, false);
             return None;
         }
         let finished = current.is_some_and(|c| c.reason.as_deref() == Some("NewReplicaSetAvailable"));
@@ -457,7 +491,7 @@ impl View<'_> {
         }
         if moved || first || finished {
             let message = format!("ReplicaSet \"{set}\" is progressing.");
-            self.set_condition(status, "Progressing", true, "ReplicaSetUpdated", message, true);
+            self.set_condition(status, "Progressing", "True", "ReplicaSetUpdated", message, true);
         }
         let since = status
             .conditions
@@ -471,7 +505,7 @@ impl View<'_> {
             return Some(until(self.now, ends));
         }
         let message = format!("ReplicaSet \"{set}\" has timed out progressing.");
-        self.set_condition(status, "Progressing", false, "ProgressDeadlineExceeded", message, false);
+        self.set_condition(status, "Progressing", "False", "ProgressDeadlineExceeded", message, false);
         None
     }
 
@@ -483,12 +517,11 @@ impl View<'_> {
         &self,
         status: &mut DeploymentStatus,
         kind: &str,
-        on: bool,
+        text: &str,
         reason: &str,
         message: String,
         touch: bool,
     ) {
-        let text = if on { "True" } else { "False" };
         let conditions = status.conditions.get_or_insert_default();
         let before = conditions.iter().find(|c| c.type_ == kind).cloned();
         let same = before.as_ref().is_some_and(|c| c.status == text && c.reason.as_deref() == Some(reason));

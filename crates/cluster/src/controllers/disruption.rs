@@ -3,7 +3,7 @@
 use super::replicas::{is_finished, is_ready, is_terminating, scaled};
 use crate::clock::{later, until, wire};
 use crate::key::{Key, controller_of};
-use crate::op::{Op, Step};
+use crate::op::{Event, Op, Source, Step};
 use crate::selector::Selector;
 use crate::world::{Object, World};
 use jiff::Timestamp;
@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+const SOURCE: Source = Source::Controller("controllermanager");
 /// An eviction that was allowed and has not happened by then is not going to.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -57,6 +58,10 @@ pub fn step(world: &World, key: &Key, now: Timestamp) -> Step {
         let mut updated = (**budget).clone();
         updated.status = Some(status);
         step.ops.push(Op::UpdateStatus(Object::from(updated)));
+        if pods.is_empty() {
+            let (object, message) = (Object::PodDisruptionBudget(budget.clone()), "No matching pods found".to_owned());
+            step.ops.push(Op::Event(Event::normal(&object, SOURCE, "NoPods", message)));
+        }
     }
     step.again(again)
 }

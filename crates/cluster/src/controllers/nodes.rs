@@ -2,7 +2,7 @@
 
 use super::replicas::{condition, is_terminating};
 use crate::clock::{later, until, wire};
-use crate::key::Key;
+use crate::key::{Key, annotation};
 use crate::kubelet::node::LEASE_NAMESPACE;
 use crate::op::{Event, Op, Source, Step, Style};
 use crate::world::{Kind, Object, World};
@@ -19,6 +19,9 @@ const SOURCE: Source = Source::Controller("node-controller");
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+const CACHE_SECONDS: &str = "node.alpha.kubernetes.io/ttl";
+/// Up to so many nodes, so many seconds.
+const CACHING: [(usize, u32); 4] = [(100, 0), (500, 15), (1000, 30), (2000, 60)];
 /// Conditions, the status that is trouble, and the taint it means.
 const CONDITIONS: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
@@ -35,6 +38,10 @@ pub fn step(world: &World, key: &Key, alive: bool, now: Timestamp) -> Step {
         return Step::done();
     };
     let mut step = Step::done();
+    let welcome = welcome(world, node);
+    if !welcome.is_empty() {
+        return Step::ops(welcome); // What comes of it brings us back here, with the version that the rest goes by.
+    }
     let mut status = status_of(node, "Ready").unwrap_or("Unknown").to_owned();
     if !alive {
         let silent_at = later(last_heard(world, node), GRACE);
@@ -52,6 +59,23 @@ pub fn step(world: &World, key: &Key, alive: bool, now: Timestamp) -> Step {
         step.ops.extend(pods_not_ready(world, key, node, now));
     }
     step
+}
+
+/// A node seen for the first time is told of, and told how long its kubelet may cache what it reads: the more nodes, the
+/// longer.
+fn welcome(world: &World, node: &Arc<Node>) -> Vec<Op> {
+    if annotation(&node.metadata, CACHE_SECONDS).is_some() {
+        return Vec::new();
+    }
+    let count = world.nodes.len();
+    let seconds = CACHING.iter().find(|(most, _)| count <= *most).map_or(300, |(_, seconds)| *seconds);
+    let body = json!({"metadata": {"annotations": {CACHE_SECONDS: seconds.to_string()}}});
+    let key = Key::of(&node.metadata);
+    let message = format!("Node {0} event: Registered Node {0} in Controller", key.name);
+    vec![
+        Op::Patch { kind: Kind::Node, key, subresource: "", style: Style::Strategic, body },
+        Op::Event(Event::normal(&Object::Node(node.clone()), SOURCE, "RegisteredNode", message)),
+    ]
 }
 
 fn status_of<'a>(node: &'a Node, kind: &str) -> Option<&'a str> {

@@ -3,7 +3,7 @@
 use super::replicas::{
     self, available_in, controller_ref, is_available, is_finished, is_ready, is_terminating, scaled,
 };
-use super::revisions::{self, History, hash_of};
+use super::revisions::{self, History};
 use crate::key::Key;
 use crate::op::{Event, Op, Source, Step};
 use crate::selector::Selector;
@@ -67,7 +67,7 @@ pub fn step(world: &World, key: &Key, now: Timestamp) -> Step {
         view.ops.push(Op::UpdateStatus(Object::from(updated)));
     }
     let in_use =
-        view.pods.values().map(|p| revision_of(p)).chain([hash_of(&current), hash_of(&update)]).collect::<Vec<_>>();
+        view.pods.values().map(|p| revision_of(p)).chain([label_of(&current), label_of(&update)]).collect::<Vec<_>>();
     view.ops.extend(revisions::prune(&view.history, &in_use, spec.revision_history_limit.unwrap_or(10)));
     let min_ready = spec.min_ready_seconds.unwrap_or(0);
     let soon = view
@@ -84,6 +84,11 @@ pub fn step(world: &World, key: &Key, now: Timestamp) -> Step {
 fn ordinal(set: &StatefulSet, pod: &Pod) -> Option<i32> {
     let rest = crate::key::name(&pod.metadata).strip_prefix(crate::key::name(&set.metadata))?;
     rest.strip_prefix('-')?.parse().ok()
+}
+
+/// Unlike the pods of a daemon set, these carry the revision's whole name.
+fn label_of(revision: &ControllerRevision) -> String {
+    crate::key::name(&revision.metadata).into()
 }
 
 fn revision_of(pod: &Pod) -> String {
@@ -170,7 +175,7 @@ impl View<'_> {
             rolling.and_then(|r| r.max_unavailable.as_ref()).map_or(1, |m| scaled(m, self.replicas(), false).max(1));
         let mut unavailable =
             wanted.iter().filter(|n| self.pods.get(n).is_none_or(|p| !self.available(p))).count() as i32;
-        let hash = hash_of(update);
+        let hash = label_of(update);
         let from = self.first() + partition;
         for n in wanted.iter().rev().filter(|n| **n >= from) {
             let Some(pod) = self.pods.get(n).cloned() else { continue };
@@ -195,7 +200,7 @@ impl View<'_> {
         let partition =
             self.spec.update_strategy.as_ref().and_then(|s| s.rolling_update.as_ref()?.partition).unwrap_or(0);
         // Below the partition the old version is kept, even for pods made anew.
-        let old = n < self.first() + partition && hash_of(current) != hash_of(update);
+        let old = n < self.first() + partition && label_of(current) != label_of(update);
         let revision = if old { current } else { update };
         let template = old.then(|| template_of(revision)).flatten().unwrap_or_else(|| self.spec.template.clone());
         let name = self.pod_name(n);
@@ -203,7 +208,7 @@ impl View<'_> {
         pod.metadata.generate_name = None;
         pod.metadata.name = Some(name.clone());
         let labels = pod.metadata.labels.get_or_insert_default();
-        labels.insert(REVISION.into(), hash_of(revision));
+        labels.insert(REVISION.into(), label_of(revision));
         labels.insert("statefulset.kubernetes.io/pod-name".into(), name.clone());
         labels.insert("apps.kubernetes.io/pod-index".into(), n.to_string());
         let claims: Vec<(String, String)> = self.claim_names(n);
@@ -217,7 +222,7 @@ impl View<'_> {
             volumes.push(Volume { name: volume, persistent_volume_claim: Some(source), ..Volume::default() });
         }
         let set = crate::key::name(&self.set.metadata);
-        let message = format!("create Pod {name} in StatefulSet {set} successful");
+        let message = format!("Create Pod {name} in StatefulSet {set} successful");
         self.ops.push(Op::Create(Object::from(pod)));
         self.ops.push(Op::Event(Event::normal(&self.object, SOURCE, "SuccessfulCreate", message)));
     }
@@ -255,7 +260,7 @@ impl View<'_> {
                 claim.metadata.owner_references = Some(vec![controller_ref(&self.object)]);
             }
             self.ops.push(Op::Create(Object::from(claim)));
-            let message = format!("create Claim {name} Pod {} in StatefulSet {set} success", self.pod_name(n));
+            let message = format!("Create Claim {name} Pod {} in StatefulSet {set} success", self.pod_name(n));
             self.ops.push(Op::Event(Event::normal(&self.object, SOURCE, "SuccessfulCreate", message)));
         }
     }
@@ -268,7 +273,7 @@ impl View<'_> {
                 crate::key::namespace(&pod.metadata)
             )
         } else {
-            format!("delete Pod {pod_name} in StatefulSet {set} successful")
+            format!("Delete Pod {pod_name} in StatefulSet {set} successful")
         };
         self.release_claims(pod);
         self.ops.push(Op::delete(&Object::Pod(pod.clone())));
@@ -299,7 +304,7 @@ impl View<'_> {
             i32::try_from(self.pods.values().filter(|p| test(p)).count()).unwrap_or(i32::MAX)
         };
         let some = |n: i32| (n > 0).then_some(n);
-        let (current_hash, update_hash) = (hash_of(current), hash_of(update));
+        let (current_hash, update_hash) = (label_of(current), label_of(update));
         let updated = count(&|p| revision_of(p) == update_hash && !is_terminating(p));
         let ready = count(&|p| self.healthy(p));
         let replicas = count(&|_| true);

@@ -136,7 +136,8 @@ pub(super) fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> 
             let last = status["lastScheduleTime"].as_str().and_then(|text| times::parse(text).ok());
             let last = last.map_or("<none>".to_owned(), |time| age::since(Some(time), now));
             let active = list(&status["active"]).count();
-            let (suspend, zone) = (json!(spec["suspend"] == true), or(&spec["timeZone"], "<none>"));
+            let suspend = spec["suspend"].as_bool().map_or("<unset>", |on| if on { "True" } else { "False" });
+            let (suspend, zone) = (json!(suspend), or(&spec["timeZone"], "<none>"));
             let shown = selector(&spec["jobTemplate"]["spec"]["selector"]);
             vec![name, or(&spec["schedule"], ""), zone, suspend, json!(active), json!(last), age, names, images, shown]
         }
@@ -176,7 +177,7 @@ pub(super) fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> 
             let count = object["data"].as_object().map_or(0, serde_json::Map::len);
             vec![name, or(&object["type"], ""), json!(count), age]
         }
-        ("", "ServiceAccount") => vec![name, json!(list(&object["secrets"]).count()), age],
+        ("", "ServiceAccount") => vec![name, age],
         ("", "ConfigMap") => {
             let count = |key: &str| object[key].as_object().map_or(0, serde_json::Map::len);
             vec![name, json!(count("data") + count("binaryData")), age]
