@@ -4,6 +4,8 @@ use karpenter_kinds::decode;
 use karpenter_kinds::types::Types;
 use serde_json::{Map, Value, json};
 
+use crate::conversion;
+use crate::custom::CustomVersion;
 use crate::registry::{Origin, Served};
 
 /// Whether stored bytes need no conversion for this version.
@@ -19,12 +21,9 @@ pub(crate) fn is_stored_version(served: &Served) -> bool {
 }
 
 /// From what is stored to the served version.
-pub(crate) fn from_stored(served: &Served, mut value: Value) -> Value {
+pub(crate) fn from_stored(served: &Served, value: Value) -> Value {
     match (&served.origin, &*served.group, &*served.kind) {
-        (Origin::Custom(_), _, _) => {
-            value["apiVersion"] = Value::from(served.api_version());
-            value
-        }
+        (Origin::Custom(custom), _, _) => custom_version(custom, value, &served.api_version()),
         (_, "events.k8s.io", "Event") => rename(value, EVENT_FIELDS, "events.k8s.io/v1", Direction::ToServed),
         (_, "autoscaling", "HorizontalPodAutoscaler") if &*served.version == "v1" => autoscaler_to_v1(value),
         _ => value,
@@ -32,11 +31,10 @@ pub(crate) fn from_stored(served: &Served, mut value: Value) -> Value {
 }
 
 /// From the served version to what is stored.
-pub(crate) fn to_stored(served: &Served, mut value: Value) -> Value {
+pub(crate) fn to_stored(served: &Served, value: Value) -> Value {
     match (&served.origin, &*served.group, &*served.kind) {
         (Origin::Custom(custom), _, _) => {
-            value["apiVersion"] = Value::from(format!("{}/{}", served.group, custom.storage_version));
-            value
+            custom_version(custom, value, &format!("{}/{}", served.group, custom.storage_version))
         }
         (_, "events.k8s.io", "Event") => rename(value, EVENT_FIELDS, "v1", Direction::ToStored),
         (_, "autoscaling", "HorizontalPodAutoscaler") if &*served.version == "v1" => autoscaler_to_v2(value),
@@ -56,9 +54,20 @@ pub(crate) fn between(served: &Served, object: &Value, api_version: &str) -> Val
         (Origin::Builtin(_), _, "events.k8s.io/v1") => {
             rename(object, EVENT_FIELDS, "events.k8s.io/v1", Direction::ToServed)
         }
+        (Origin::Custom(custom), _, _) => custom_version(custom, object, api_version),
         _ => {
             object["apiVersion"] = Value::from(api_version);
             object
+        }
+    }
+}
+
+fn custom_version(custom: &CustomVersion, mut value: Value, api_version: &str) -> Value {
+    match &custom.webhook {
+        Some(webhook) => conversion::convert(webhook, value, api_version),
+        None => {
+            value["apiVersion"] = Value::from(api_version);
+            value
         }
     }
 }

@@ -107,6 +107,7 @@ fn validate_spec(spec: &Value, old: Option<&Value>, group: &str) -> Vec<FieldErr
         let detail = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid("spec.versions", &spec["versions"], detail));
     }
+    errors.extend(conversion(&spec["conversion"]));
     for key in ["plural", "singular", "kind", "listKind"] {
         if spec["names"][key].as_str().unwrap_or_default().is_empty() {
             errors.push(FieldError::required(format!("spec.names.{key}"), ""));
@@ -123,6 +124,55 @@ fn validate_spec(spec: &Value, old: Option<&Value>, group: &str) -> Vec<FieldErr
     let (kind, list_kind) = (&spec["names"]["kind"], &spec["names"]["listKind"]);
     if kind.is_string() && kind == list_kind {
         errors.push(FieldError::invalid("spec.names.listKind", list_kind, "kind and listKind may not be the same"));
+    }
+    errors
+}
+
+fn conversion(conversion: &Value) -> Vec<FieldError> {
+    const FIELD: &str = "spec.conversion";
+    let mut errors = Vec::new();
+    let strategy = conversion["strategy"].as_str().unwrap_or_default();
+    if !["None", "Webhook"].contains(&strategy) {
+        errors.push(FieldError::not_supported(format!("{FIELD}.strategy"), strategy, &["None", "Webhook"]));
+    }
+    let config = conversion["webhook"].get("clientConfig").filter(|config| config.is_object());
+    let versions: Vec<&str> = conversion["webhook"]["conversionReviewVersions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if strategy != "Webhook" {
+        for (given, key) in
+            [(config.is_some(), "webhookClientConfig"), (!versions.is_empty(), "conversionReviewVersions")]
+        {
+            if given {
+                let detail = "should not be set when strategy is not set to Webhook";
+                errors.push(FieldError::forbidden(format!("{FIELD}.{key}"), detail));
+            }
+        }
+        return errors;
+    }
+    let field = format!("{FIELD}.webhookClientConfig");
+    match config {
+        None => errors.push(FieldError::required(field, "required when strategy is set to Webhook")),
+        Some(config) if config.get("url").is_some() == config.get("service").is_some() => {
+            errors.push(FieldError::required(field, "exactly one of url or service is required"));
+        }
+        Some(config) => {
+            if let Some(url) = config["url"].as_str().filter(|url| !url.starts_with("https://")) {
+                let scheme = url.split("://").next().filter(|_| url.contains("://")).unwrap_or_default();
+                let detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
+                errors.push(FieldError::invalid(format!("{field}.url"), scheme, detail));
+            }
+        }
+    }
+    let field = format!("{FIELD}.conversionReviewVersions");
+    if versions.is_empty() {
+        errors.push(FieldError::required(field, ""));
+    } else if !versions.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
+        let detail = "must include at least one of v1, v1beta1";
+        errors.push(FieldError::invalid(field, Value::from(versions), detail));
     }
     errors
 }

@@ -12,6 +12,7 @@ use karpenter_structural::schema::{self, Schema};
 use karpenter_structural::shape::Shapes;
 use serde_json::{Map, Value, json};
 
+use crate::conversion::Webhook;
 use crate::error::ApiError;
 use crate::registry::{Origin, Served, Subresource};
 use crate::store::{FieldSource, SelectableFields};
@@ -22,6 +23,8 @@ pub(crate) struct CustomVersion {
     pub(crate) crd: String,
     pub(crate) version: String,
     pub(crate) storage_version: String,
+    /// Who converts between versions, where they differ in more than their name.
+    pub(crate) webhook: Option<Arc<Webhook>>,
     pub(crate) schema: Option<Schema>,
     /// How the parts of every version merge, by `apiVersion`.
     pub(crate) shapes: Arc<Vec<(String, Shapes)>>,
@@ -264,6 +267,7 @@ pub(crate) fn versions(crd: &Value) -> Vec<(Arc<CustomVersion>, bool)> {
         })
         .collect();
     let shapes = Arc::new(shapes);
+    let webhook = Webhook::of(crd);
     list.iter()
         .map(|version| {
             let name = version["name"].as_str().unwrap_or_default().to_owned();
@@ -285,6 +289,7 @@ pub(crate) fn versions(crd: &Value) -> Vec<(Arc<CustomVersion>, bool)> {
             let custom = CustomVersion {
                 crd: crd["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
                 storage_version: storage_version.clone(),
+                webhook: webhook.clone(),
                 shapes: shapes.clone(),
                 rules: schema.as_ref().map(Rules::compile).filter(|rules| !rules.is_empty()),
                 schema,

@@ -19,7 +19,7 @@ use crate::request::{Request, ResourcePath};
 use crate::server::{Inner, bytes_response, json_response, response};
 use crate::state::State;
 use crate::write::{self, Current, Place, WriteOptions, Written};
-use crate::{discovery, input, pods, read, reviews, scale, tokens};
+use crate::{conversion, discovery, input, pods, read, reviews, scale, tokens};
 
 pub(crate) async fn dispatch(inner: &Arc<Inner>, request: &Request) -> Result<Response<Body>, ApiError> {
     match ResourcePath::parse(&request.path) {
@@ -130,9 +130,10 @@ fn resource(inner: &Arc<Inner>, request: &Request, path: &ResourcePath) -> Resul
         }
         "list" if served.table.is_some() => {
             let (view, encoding) = render::negotiate(request)?;
-            let listing = read::list(&state, &served, path.namespace.as_deref(), &request.query)?;
+            let mut listing = read::list(&state, &served, path.namespace.as_deref(), &request.query)?;
             let now = state.now;
             drop(state);
+            listing.objects = conversion::known_objects(&served, listing.objects);
             let body = read::render_list(&served, listing, view, now);
             match encoding {
                 Encoding::Json => Ok(response(200, "application/json", body)),
@@ -341,7 +342,11 @@ fn delete_collection(
     namespace: Option<&str>,
 ) -> Result<Response<Body>, ApiError> {
     let options = DeleteOptions::parse(request)?;
-    let listing = read::list(state, served, namespace, &request.query)?;
+    let mut listing = read::list(state, served, namespace, &request.query)?;
+    listing.objects = conversion::known_objects(served, listing.objects);
+    if conversion::is_waiting() {
+        return Err(conversion::waits());
+    }
     let mut items = Vec::new();
     for object in &listing.objects {
         let (namespace, name) = (object.namespace().to_owned(), object.name().to_owned());

@@ -17,6 +17,7 @@ mod auth;
 mod body;
 mod bootstrap;
 mod clock;
+mod conversion;
 mod convert;
 mod crd;
 mod custom;

@@ -83,11 +83,18 @@ pub(crate) fn type_prefix(served: &Served) -> String {
 
 /// The object in the served version.
 pub(crate) fn whole(served: &Served, object: &Object) -> Bytes {
-    if convert::is_stored_version(served) {
+    if convert::is_stored_version(served) && is_written_in(served, object) {
         return object.json.clone();
     }
     let value = convert::from_stored(served, object.value());
     Bytes::from(serde_json::to_vec(&value).expect("a JSON value is always written"))
+}
+
+/// Custom resources may have been stored while another version was the one to store.
+fn is_written_in(served: &Served, object: &Object) -> bool {
+    let Origin::Custom(_) = served.origin else { return true };
+    let start = format!("{{\"apiVersion\":\"{}\",", served.api_version());
+    object.json.starts_with(start.as_bytes())
 }
 
 /// The object as an item of a list: built-in kinds drop their type there.

@@ -22,7 +22,7 @@ use crate::registry::Registry;
 use crate::request::{Query, Request, User};
 use crate::state::State;
 use crate::store::Store;
-use crate::{auth, bootstrap, dispatch};
+use crate::{auth, bootstrap, conversion, dispatch};
 
 /// How a server is made. No `Default` hides a choice: [`Options::new`] names the usual ones.
 #[derive(Clone)]
@@ -69,6 +69,7 @@ pub(crate) struct Inner {
     pub(crate) rbac: bool,
     pub(crate) tokens: auth::Tokens,
     pub(crate) faults: Mutex<Faults>,
+    pub(crate) handlers: conversion::Handlers,
     pub(crate) watch_orders: tokio::sync::watch::Sender<WatchOrder>,
 }
 
@@ -109,6 +110,7 @@ impl ApiServer {
             rbac: options.rbac,
             tokens,
             faults: Mutex::new(Faults::new(options.seed)),
+            handlers: conversion::Handlers::default(),
             watch_orders: tokio::sync::watch::Sender::new(WatchOrder::Go),
         };
         Self { inner: Arc::new(inner) }
@@ -171,6 +173,13 @@ impl ApiServer {
         self.inner.faults.lock().unwrap_or_else(PoisonError::into_inner).add(fault);
     }
 
+    /// Answers calls to the conversion webhook at `url` here: it gets a `ConversionReview` and answers one. A webhook named
+    /// by its service has the URL `https://NAME.NAMESPACE.svc:PORT/PATH`; those nobody answers here are called over HTTPS.
+    pub fn serve_webhook(&self, url: &str, answer: impl Fn(&Value) -> Value + Send + Sync + 'static) {
+        let mut handlers = self.inner.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        handlers.insert(url.to_owned(), Arc::new(answer));
+    }
+
     /// No more faults.
     pub fn clear_faults(&self) {
         self.inner.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -215,10 +224,18 @@ impl ApiServer {
         if let Some(error) = verdict.error {
             return failure(&error);
         }
-        match dispatch::dispatch(&self.inner, &request).await {
-            Ok(response) => response,
-            Err(error) => failure(&error),
+        for _ in 0..conversion::ROUNDS {
+            // Whatever a body that is still being read noted down here is not ours.
+            drop(conversion::Wanted::take());
+            let answer = dispatch::dispatch(&self.inner, &request).await;
+            let Some(wanted) = conversion::Wanted::take() else {
+                return answer.unwrap_or_else(|error| failure(&error));
+            };
+            if let Err(error) = wanted.find(&self.inner).await {
+                return failure(&error);
+            }
         }
+        failure(&conversion::waits())
     }
 }
 

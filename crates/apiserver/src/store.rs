@@ -42,6 +42,11 @@ impl Object {
         self.shared.get_or_init(|| Box::new(self.value()))
     }
 
+    /// The same object as another version of its kind writes it.
+    pub(crate) fn with_json(&self, json: Bytes) -> Object {
+        Object { json, ..self.at_version(self.version) }
+    }
+
     /// The same object at another version.
     pub(crate) fn at_version(&self, version: u64) -> Object {
         Object {
@@ -58,6 +63,9 @@ impl Object {
     }
 
     fn json_at(&self, version: u64) -> Bytes {
+        if version == self.version {
+            return self.json.clone();
+        }
         let old = format!("\"resourceVersion\":\"{}\"", self.version);
         let found: Vec<usize> = find_all(&self.json, old.as_bytes()).take(2).collect();
         // Where only the metadata can mean it, the text is the place to change it.

@@ -10,6 +10,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use crate::body::{Next, Source};
+use crate::conversion;
 use crate::error::ApiError;
 use crate::planted::Planted;
 use crate::registry::Served;
@@ -22,6 +23,9 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// About how much is put together at a time.
 const PIECE: usize = 256 << 10;
+
+/// Events to send.
+type Found = Vec<(&'static str, Arc<Object>)>;
 
 pub(crate) struct Watch {
     pub(crate) inner: Arc<Inner>,
@@ -71,12 +75,17 @@ impl Watch {
                 return None;
             }
             if !self.initial.is_empty() || self.initial_bookmark {
-                self.send_initial();
+                let some = self.some_initial();
+                self.send_all(some).await;
+                if !self.ended && self.initial.is_empty() && std::mem::take(&mut self.initial_bookmark) {
+                    self.bookmark(true);
+                }
                 continue;
             }
             // Marked as seen before reading, so that what is written meanwhile wakes us again.
             self.changed.borrow_and_update();
-            self.collect();
+            let found = self.collect();
+            self.send_all(found).await;
             if !self.pending.is_empty() || self.ended {
                 continue;
             }
@@ -114,28 +123,36 @@ impl Watch {
         }
     }
 
-    fn send_initial(&mut self) {
-        while self.pending.len() < PIECE
+    fn some_initial(&mut self) -> Found {
+        let (mut some, mut size) = (Vec::new(), 0);
+        while size < PIECE
             && let Some(object) = self.initial.pop_front()
         {
-            self.send("ADDED", &object);
+            size += object.json.len();
+            some.push(("ADDED", object));
         }
-        if self.initial.is_empty() && std::mem::take(&mut self.initial_bookmark) {
-            self.bookmark(true);
+        some
+    }
+
+    async fn send_all(&mut self, found: Found) {
+        let (kinds, objects): (Vec<&str>, Vec<Arc<Object>>) = found.into_iter().unzip();
+        match conversion::objects(&self.inner, &self.served, objects).await {
+            Ok(objects) => kinds.iter().zip(objects).for_each(|(kind, object)| self.send(kind, &object)),
+            Err(error) => self.fail(&error),
         }
     }
 
     /// Reads what the table remembers since our version, a piece at a time: who reads slowly costs no memory.
-    fn collect(&mut self) {
+    fn collect(&mut self) -> Found {
         let inner = self.inner.clone();
         let state = inner.state();
-        let Some(table) = self.served.table else { return };
+        let Some(table) = self.served.table else { return Vec::new() };
         let table = state.store.table(table);
         let Some(events) = table.events_after(self.version) else {
             let error = too_old(self.version, table.compacted());
             drop(state);
             self.fail(&error);
-            return;
+            return Vec::new();
         };
         let mut found = Vec::new();
         let mut size = 0;
@@ -162,10 +179,7 @@ impl Watch {
                 }
             }
         }
-        drop(state);
-        for (kind, object) in found {
-            self.send(kind, &object);
-        }
+        found
     }
 
     pub(crate) fn send(&mut self, kind: &str, object: &Object) {

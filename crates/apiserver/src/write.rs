@@ -17,7 +17,7 @@ use crate::registry::{Origin, Served};
 use crate::request::{Request, User};
 use crate::state::State;
 use crate::store::Object;
-use crate::{convert, crd, delete, gc, input};
+use crate::{conversion, convert, crd, delete, gc, input};
 
 /// What the query says about a write.
 #[derive(Clone, Debug)]
@@ -296,12 +296,30 @@ pub(crate) fn create_managed(
     if options.dry_run && !state.suffers(Planted::DryRunsWrite) {
         return Ok(Written::Dry(object));
     }
-    let stored = convert::to_stored(served, object);
+    let (stored, shown) = both_versions(served, object)?;
     let now = state.now;
     let stored = state.store.put(table, &key, stored, verb, now);
     admission::after_store(state, served, &stored);
     gc::after_write(state, table, &stored);
-    Ok(Written::Object(stored))
+    Ok(written(stored, shown))
+}
+
+/// The object as it is stored and, where that takes a webhook, as it is shown: both must be known before it is written.
+fn both_versions(served: &Served, object: Value) -> Result<(Value, Option<Value>), ApiError> {
+    let stored = convert::to_stored(served, object);
+    let converts = served.custom().is_some_and(|custom| custom.webhook.is_some());
+    let shown = converts.then(|| convert::from_stored(served, stored.clone()));
+    if conversion::is_waiting() { Err(conversion::waits()) } else { Ok((stored, shown)) }
+}
+
+fn written(stored: Arc<Object>, shown: Option<Value>) -> Written {
+    match shown {
+        Some(mut shown) => {
+            shown["metadata"]["resourceVersion"] = Value::from(stored.version.to_string());
+            Written::Dry(shown)
+        }
+        None => Written::Object(stored),
+    }
 }
 
 /// The namespace of the path fills the object's, and must agree with it.
@@ -450,17 +468,17 @@ pub(crate) fn replace_managed(
     if options.dry_run {
         return Ok(Written::Dry(object));
     }
-    let stored = convert::to_stored(served, object);
+    let (stored, shown) = both_versions(served, object)?;
     let now = state.now;
     if delete::is_done(&stored) {
         finish_deletion(state, served, &current.object);
         // The answer shows what was written; watchers see what was there before.
-        return Ok(Written::Dry(convert::from_stored(served, stored)));
+        return Ok(Written::Dry(shown.unwrap_or_else(|| convert::from_stored(served, stored))));
     }
     let stored = state.store.put(table, &current.object.key, stored, verb, now);
     admission::after_store(state, served, &stored);
     gc::after_write(state, table, &stored);
-    Ok(Written::Object(stored))
+    Ok(written(stored, shown))
 }
 
 /// The last finalizer went: the update is the deletion, and watchers see the state it wrote.
