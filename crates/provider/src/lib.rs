@@ -14,6 +14,9 @@ pub mod node_class;
 mod notice;
 mod repair;
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
