@@ -34,7 +34,8 @@ const CONDITIONS: [(&str, &str, &str); 6] = [
 
 /// `alive` says that the node's kubelet is known to be well although its renewals are not written down.
 pub fn step(world: &World, key: &Key, alive: bool, now: Timestamp) -> Step {
-    let Some(node) = world.nodes.get(key).filter(|n| n.metadata.deletion_timestamp.is_none()) else {
+    // Also one that is being deleted: a finalizer may keep it for hours, and its kubelet may fall silent meanwhile.
+    let Some(node) = world.nodes.get(key) else {
         return Step::done();
     };
     let mut step = Step::done();
