@@ -144,7 +144,7 @@ impl Termination {
         let plan = drain::plan(&pods_on(node, context), deadline, now);
         for key in plan.enqueue {
             let pod = key.key();
-            if self.entries.add(key, deadline) {
+            if self.entries.add(key, deadline, now) {
                 context.wake(evictions::NAME, pod);
             }
         }

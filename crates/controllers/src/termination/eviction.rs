@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use karpenter_index::Key;
 
 use crate::pods::{PodFacts, PodKey};
@@ -68,30 +68,47 @@ pub fn answer(code: u16, message: &str) -> Answer {
     }
 }
 
-/// The deadlines of the pods in the queue; the queue itself knows only keys.
+/// How long an evicted pod may look as if it had not been: the answer is faster than the watch. After that it is evicted
+/// once more.
+const UNSEEN: SignedDuration = SignedDuration::from_secs(10);
+
+/// What is known of the pods in the queue; the queue itself knows only keys.
 #[derive(Debug, Default)]
-pub struct Entries(BTreeMap<PodKey, Option<Timestamp>>);
+pub struct Entries(BTreeMap<PodKey, Entry>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub deadline: Option<Timestamp>,
+    /// When an eviction was accepted that no watch has told of yet.
+    pub evicted: Option<Timestamp>,
+}
 
 impl Entries {
     /// Adds a pod, or tightens its deadline: the earliest ever given counts. Answers whether there is something new, so
     /// that the queue looks at it now.
-    pub fn add(&mut self, key: PodKey, deadline: Option<Timestamp>) -> bool {
-        match self.0.get_mut(&key) {
-            None => {
-                self.0.insert(key, deadline);
-                true
-            }
-            Some(kept) => {
-                let earliest = [*kept, deadline].into_iter().flatten().min();
-                let news = earliest != *kept;
-                *kept = earliest;
-                news
-            }
+    pub fn add(&mut self, key: PodKey, deadline: Option<Timestamp>, now: Timestamp) -> bool {
+        let Some(entry) = self.0.get_mut(&key) else {
+            self.0.insert(key, Entry { deadline, evicted: None });
+            return true;
+        };
+        let earliest = [entry.deadline, deadline].into_iter().flatten().min();
+        let overdue = entry.evicted.is_some_and(|at| now.duration_since(at) > UNSEEN);
+        let news = earliest != entry.deadline || overdue;
+        entry.deadline = earliest;
+        if overdue {
+            entry.evicted = None;
+        }
+        news
+    }
+
+    /// An eviction was accepted.
+    pub fn evicted(&mut self, key: &PodKey, now: Timestamp) {
+        if let Some(entry) = self.0.get_mut(key) {
+            entry.evicted = Some(now);
         }
     }
 
-    /// The deadline of a pod that is in the queue.
-    pub fn get(&self, key: &PodKey) -> Option<Option<Timestamp>> {
+    pub fn get(&self, key: &PodKey) -> Option<Entry> {
         self.0.get(key).copied()
     }
 

@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::Pod;
 use karpenter_api::conditions::{DISRUPTION_REASON, Status};
 use karpenter_index::{Change, Key, TrackedPod};
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
+use serde_json::json;
 
 use super::eviction::{self, Action as Decision, Answer, Entries};
 use crate::context::Context;
@@ -28,8 +29,8 @@ pub struct SharedEntries(Arc<Mutex<Entries>>);
 
 impl SharedEntries {
     /// Answers whether the queue should look at the pod now.
-    pub fn add(&self, key: PodKey, deadline: Option<Timestamp>) -> bool {
-        self.entries().add(key, deadline)
+    pub fn add(&self, key: PodKey, deadline: Option<Timestamp>, now: Timestamp) -> bool {
+        self.entries().add(key, deadline, now)
     }
 
     pub fn len(&self) -> usize {
@@ -63,8 +64,7 @@ impl Evictions {
     }
 
     async fn evict(&self, pod: &TrackedPod, key: &PodKey, context: &Context) -> Result<Action> {
-        let params = EvictParams { delete_options: Some(this_very(key, None)), ..EvictParams::default() };
-        let (code, message) = match api(key, context).evict(&key.name, &params).await {
+        let (code, message) = match context.client.request::<serde_json::Value>(eviction_request(key)).await {
             Ok(_) => (200, String::new()),
             Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
             Err(error) => return Err(error.into()),
@@ -77,7 +77,8 @@ impl Evictions {
                 let event = Event::normal(object, "Evicted", format!("Evicted pod: {reason}"));
                 context.recorder.publish(event.same([pod.pod.key()]));
                 context.metrics.life.pod_drained(reason);
-                Ok(self.drop_entry(key))
+                self.entries.entries().evicted(key, context.clock.now());
+                Ok(Action::Done)
             }
             Answer::Gone => Ok(self.drop_entry(key)),
             Answer::Blocked(why) => {
@@ -95,8 +96,12 @@ impl Evictions {
 
     /// Deletes the pod with what is left of its time, past budgets and protections.
     async fn force(&self, pod: &TrackedPod, key: &PodKey, grace: Duration, context: &Context) -> Result<Action> {
-        let deadline = self.entries.entries().get(key).flatten();
-        let params = this_very(key, Some(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX)));
+        let deadline = self.entries.entries().get(key).and_then(|entry| entry.deadline);
+        let params = DeleteParams {
+            grace_period_seconds: Some(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX)),
+            preconditions: Some(Preconditions { uid: Some(key.uid.to_string()), resource_version: None }),
+            ..DeleteParams::default()
+        };
         let answer = api(key, context).delete(&key.name, &params).await.map_err(Error::from);
         match unless_gone(answer) {
             // Another pod of the same name is none of ours.
@@ -125,10 +130,17 @@ fn api(key: &PodKey, context: &Context) -> Api<Pod> {
     Api::namespaced(context.client.clone(), &key.namespace)
 }
 
-/// A new pod of the same name must never pay for an old entry.
-fn this_very(key: &PodKey, grace_period_seconds: Option<u32>) -> DeleteParams {
-    let preconditions = Some(Preconditions { uid: Some(key.uid.to_string()), resource_version: None });
-    DeleteParams { grace_period_seconds, preconditions, ..DeleteParams::default() }
+/// A new pod of the same name must never pay for an old entry, hence the precondition. Written by hand: kube's own
+/// eviction spells the options in a way no server reads.
+fn eviction_request(key: &PodKey) -> http::Request<Vec<u8>> {
+    let body = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": &*key.namespace, "name": &*key.name},
+        "deleteOptions": {"preconditions": {"uid": &*key.uid}},
+    });
+    let path = format!("/api/v1/namespaces/{}/pods/{}/eviction", key.namespace, key.name);
+    crate::write::request("POST", &path, Some("application/json"), body.to_string().into_bytes())
 }
 
 /// Why the pod's node goes, as the counter of drained pods has it.
@@ -184,13 +196,14 @@ impl Reconciler for Evictions {
             return Ok(Action::Done);
         };
         let (facts, now) = (PodFacts::of(&pod), context.clock.now());
-        let Some(deadline) = self.entries.entries().get(&facts.key) else {
+        let Some(entry) = self.entries.entries().get(&facts.key) else {
             return Ok(Action::Done);
         };
         tell_protection(&pod.pod, &facts.protection(now), context);
-        match eviction::decide(&facts, deadline, now) {
+        match eviction::decide(&facts, entry.deadline, now) {
             Decision::Drop => Ok(self.drop_entry(&facts.key)),
             Decision::Wait => Ok(Action::Again),
+            Decision::Evict if entry.evicted.is_some() => Ok(Action::Done),
             Decision::Evict => self.evict(&pod, &facts.key, context).await,
             Decision::Delete { grace } => self.force(&pod, &facts.key, grace, context).await,
         }

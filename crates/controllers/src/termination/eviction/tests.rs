@@ -81,13 +81,27 @@ fn the_earliest_deadline_counts() {
         (None, false, Some(100)),
         (Some(50), true, Some(50)),
     ] {
-        assert_eq!(entries.add(key("p", "1"), deadline.map(at)), news, "{deadline:?}");
-        assert_eq!(entries.get(&key("p", "1")), Some(kept.map(at)));
+        assert_eq!(entries.add(key("p", "1"), deadline.map(at), at(0)), news, "{deadline:?}");
+        assert_eq!(entries.get(&key("p", "1")).unwrap().deadline, kept.map(at));
     }
-    assert!(entries.add(key("p", "2"), None), "another pod of the same name");
-    assert!(entries.add(key("q", "3"), None));
+    assert!(entries.add(key("p", "2"), None, at(0)), "another pod of the same name");
+    assert!(entries.add(key("q", "3"), None, at(0)));
     assert_eq!(entries.len(), 3);
     entries.remove_named(&key("p", "").key());
     assert_eq!((entries.len(), entries.get(&key("p", "2"))), (1, None));
     assert!(entries.remove(&key("q", "3")) && entries.is_empty());
+}
+
+#[test]
+fn an_evicted_pod_is_not_evicted_again_before_the_watch_had_its_time() {
+    let mut entries = Entries::default();
+    assert!(entries.add(key("p", "1"), None, at(0)));
+    entries.evicted(&key("p", "1"), at(5));
+    assert!(!entries.add(key("p", "1"), None, at(6)));
+    assert!(!entries.add(key("p", "1"), None, at(15)));
+    assert!(entries.get(&key("p", "1")).unwrap().evicted.is_some());
+    assert!(entries.add(key("p", "1"), None, at(16)), "it is still there");
+    assert!(entries.get(&key("p", "1")).unwrap().evicted.is_none());
+    entries.evicted(&key("p", "1"), at(17));
+    assert!(entries.add(key("p", "1"), Some(at(30)), at(18)), "a deadline is news at any time");
 }
