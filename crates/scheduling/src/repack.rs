@@ -10,6 +10,7 @@ mod fill;
 mod kinds;
 mod lanes;
 mod master;
+mod shift;
 
 use karpenter_core::MicroUsd;
 
@@ -17,12 +18,23 @@ use crate::problem::Problem;
 use crate::repack::bins::Packer;
 use crate::state::{Claim, State};
 
-/// The claims of a cheaper packing of the same pods, and what they cost; nothing where the baseline is as good.
+/// With more nodes than this single moves no longer tell.
+const MOST_SHIFTED: usize = 200;
+
+/// The claims of a cheaper packing of the same pods; nothing where the baseline is as good.
 pub(crate) fn improve(problem: &mut Problem<'_>, state: &State) -> Option<Vec<Claim>> {
     // Reservations are handed out as the baseline goes; moving pods would move who holds them.
     if !state.reservations.is_empty() {
         return None;
     }
+    let anew = pack_anew(problem, state);
+    let cheaper = anew.is_some();
+    let mut claims = anew.unwrap_or_else(|| state.claims.clone());
+    let shifted = claims.len() <= MOST_SHIFTED && shift::improve(problem, &mut claims);
+    (cheaper || shifted).then_some(claims)
+}
+
+fn pack_anew(problem: &mut Problem<'_>, state: &State) -> Option<Vec<Claim>> {
     let items = kinds::collect(problem, state);
     if items.all.is_empty() {
         return None;

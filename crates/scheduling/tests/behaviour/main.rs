@@ -12,6 +12,7 @@ mod limits;
 mod min_values;
 mod moving_pods;
 mod new_claims;
+mod packing;
 mod pod_affinity;
 mod preferences;
 mod reservations;
