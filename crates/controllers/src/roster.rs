@@ -1,17 +1,33 @@
-//! The controllers that keep claims, nodes and pools in order, with what they share.
+//! The list of what runs, with what controllers share.
 
 use std::sync::Arc;
 
 use crate::consistency::Consistency;
+use crate::disruption;
 use crate::expiration::Expiration;
 use crate::garbage::{ClaimCollection, MachineCollection};
 use crate::hydration::{ClaimHydration, NodeHydration};
 use crate::lifecycle::{Launched, Lifecycle};
 use crate::nodepool::{Counter, Hash, Readiness, RegistrationHealth, SharedRegistrations, Validation};
+use crate::nomination::Nomination;
+use crate::provisioning::{NodeTrigger, PodTrigger, Provisioner};
 use crate::reconciler::Reconciler;
 use crate::repair::Repair;
 use crate::settings::Settings;
 use crate::termination::{Evictions, SharedEntries, Termination};
+
+/// Every controller that knows no cloud.
+pub fn all(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {
+    let mut all = provisioning();
+    all.extend(life(settings));
+    all.extend(disruption::reconcilers());
+    all
+}
+
+/// From pods that wait to claims, and pods to their nodes.
+pub fn provisioning() -> Vec<Arc<dyn Reconciler>> {
+    vec![Arc::new(PodTrigger), Arc::new(NodeTrigger), Arc::new(Provisioner), Arc::new(Nomination::default())]
+}
 
 /// Everything from a claim's launch to its end, and what pools say of themselves.
 pub fn life(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {

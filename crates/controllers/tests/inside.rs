@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "inside/disruption.rs"]
+mod disruption;
 #[path = "inside/engine.rs"]
 mod engine;
 #[path = "inside/lab.rs"]
@@ -10,3 +12,5 @@ mod lab;
 mod provisioning;
 #[path = "inside/shop.rs"]
 mod shop;
+#[path = "inside/whole.rs"]
+mod whole;

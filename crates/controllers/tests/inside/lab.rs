@@ -19,7 +19,7 @@ const START: &str = "2026-01-01T00:00:00Z";
 pub(crate) struct Lab {
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
-    pub(crate) cluster: Cluster,
+    _cluster: Cluster,
     pub(crate) shop: Arc<Shop>,
     pub(crate) context: Arc<Context>,
     clock: Clock,
@@ -46,7 +46,7 @@ impl Lab {
         let clock = Clock::starting_at(start);
         let shop = Arc::new(Shop::new(cluster.handle().clone()));
         let context = Self::context(&client, &clock, &shop);
-        let lab = Self { server, client, cluster, shop, context, clock, engine: None };
+        let lab = Self { server, client, _cluster: cluster, shop, context, clock, engine: None };
         for crd in karpenter_api::crds() {
             lab.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await;
         }

@@ -1,16 +1,9 @@
 //! From pods that wait to NodeClaims.
 
-use std::sync::Arc;
-
-use karpenter_controllers::provisioning::{NodeTrigger, PodTrigger, Provisioner};
-use karpenter_controllers::{Reconciler, nomination::Nomination};
+use karpenter_controllers::roster::provisioning;
 use serde_json::{Value, json};
 
 use super::lab::{CLAIMS, DEPLOYMENTS, Lab, POOLS, deployment};
-
-fn provisioning() -> Vec<Arc<dyn Reconciler>> {
-    vec![Arc::new(PodTrigger), Arc::new(NodeTrigger), Arc::new(Provisioner), Arc::new(Nomination::default())]
-}
 
 fn names(objects: &[Value]) -> Vec<&str> {
     objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect()

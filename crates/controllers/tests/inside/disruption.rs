@@ -1,0 +1,231 @@
+//! Empty nodes go, and everything that can keep them.
+
+use karpenter_apiserver::{Effect, Fault};
+use karpenter_controllers::Settings;
+use karpenter_controllers::roster::all;
+use serde_json::{Value, json};
+
+use super::lab::{CLAIMS, Lab, NODES, POOLS, running};
+
+const TAINT: &str = "karpenter.sh/disrupted";
+
+/// So many large nodes, each with one pod that fills it.
+async fn nodes(lab: &mut Lab, count: i32, disruption: Value) {
+    lab.node_class().await;
+    lab.pool("main", json!({"disruption": disruption})).await;
+    lab.run(all(&Settings::default()));
+    lab.deployment("web", count, "7").await;
+    lab.settle(120).await;
+    assert_eq!(running(&lab.pods("web").await), usize::try_from(count).unwrap());
+    assert_eq!(lab.claims().await.len(), usize::try_from(count).unwrap());
+}
+
+fn when_empty(after: &str, nodes: &str) -> Value {
+    json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": after, "budgets": [{"nodes": nodes}]})
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+async fn consolidatable(lab: &Lab) -> usize {
+    let claims = lab.claims().await;
+    claims.iter().filter(|claim| condition(claim, "Consolidatable").is_some_and(|c| c["status"] == "True")).count()
+}
+
+fn tainted(nodes: &[Value]) -> usize {
+    let has =
+        |node: &&Value| node["spec"]["taints"].as_array().into_iter().flatten().any(|taint| taint["key"] == TAINT);
+    nodes.iter().filter(has).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_quiet_time_starts_with_each_pod_that_comes_or_goes() {
+    // covers: DIS-CONSAFTER-01, DIS-CONSAFTER-02, DIS-CONSAFTER-06, DIS-CONSAFTER-08, API-CD-23
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("5m", "100%")).await;
+    assert_eq!(consolidatable(&lab).await, 0);
+    lab.settle(300).await;
+    assert_eq!(consolidatable(&lab).await, 1, "five minutes after its pod came");
+    let before = lab.claims().await[0]["status"]["lastPodEventTime"].clone();
+    lab.scale("web", 0).await;
+    lab.settle(15).await;
+    let claim = &lab.claims().await[0];
+    assert_ne!(claim["status"]["lastPodEventTime"], before);
+    assert!(condition(claim, "Consolidatable").is_none(), "removed, not False");
+    lab.patch(&format!("{POOLS}/main"), json!({"spec": {"disruption": {"consolidateAfter": "1m"}}})).await;
+    lab.settle(50).await;
+    assert_eq!(consolidatable(&lab).await, 1, "the pool's change counts at once");
+    lab.settle(120).await;
+    assert!(lab.claims().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_starts_no_quiet_time_anew() {
+    // covers: DIS-CONSAFTER-04, INV-8
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("5m", "100%")).await;
+    let before = lab.claims().await[0]["status"]["lastPodEventTime"].clone();
+    assert!(before.is_string());
+    lab.run(all(&Settings::default()));
+    lab.settle(60).await;
+    assert_eq!(lab.claims().await[0]["status"]["lastPodEventTime"], before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_lets_so_many_go_at_once() {
+    // covers: DIS-EMPTY-03, DIS-BUDGET-04, DIS-BUDGET-12
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 4, when_empty("0s", "1")).await;
+    lab.scale("web", 0).await;
+    let mut most = 0;
+    for _ in 0..400 {
+        lab.settle(1).await;
+        let going =
+            lab.claims().await.iter().filter(|claim| claim["metadata"]["deletionTimestamp"].is_string()).count();
+        most = most.max(going);
+    }
+    assert_eq!(most, 1);
+    assert!(lab.claims().await.is_empty(), "one after the other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_of_nothing_keeps_all_and_says_so() {
+    // covers: DIS-BUDGET-09, API-EV-05
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 2, when_empty("0s", "0")).await;
+    lab.scale("web", 0).await;
+    lab.settle(300).await;
+    assert_eq!(lab.claims().await.len(), 2);
+    let events = lab.events("NodePool").await;
+    let told = events.iter().filter(|text| text.starts_with("DisruptionBlocked") && text.contains("Empty")).count();
+    assert!((2..=6).contains(&told), "once a minute: {told}");
+    lab.patch(
+        &format!("{POOLS}/main"),
+        json!({"spec": {"disruption": {"budgets": [{"nodes": "1", "schedule": "@hourly",
+        "duration": "10m", "reasons": ["Drifted"]}]}}}),
+    )
+    .await;
+    lab.settle(120).await;
+    assert!(lab.claims().await.is_empty(), "a budget for other reasons is none for this");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_during_the_wait_stops_the_command() {
+    // covers: DIS-VALID-01, DIS-VALID-03, DIS-EMPTY-04
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 2, when_empty("0s", "100%")).await;
+    lab.scale("web", 0).await;
+    // Long enough for the pods to be gone and the command to be found, not for its validation.
+    lab.settle(14).await;
+    assert!(lab.pods("web").await.is_empty());
+    assert_eq!(lab.claims().await.len(), 2);
+    lab.deployment("late", 1, "7").await;
+    lab.settle(120).await;
+    assert_eq!(running(&lab.pods("late").await), 1);
+    assert_eq!(lab.claims().await.len(), 1, "the other one went");
+    assert_eq!(lab.shop.bought(), 2, "and no third was bought");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_set_apart_before_they_go() {
+    // covers: DIS-QUEUE-03, DIS-QUEUE-22, API-CD-25, API-EV-08
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("0s", "100%")).await;
+    // The claim cannot be deleted for a while.
+    lab.server.inject(Fault {
+        methods: vec!["DELETE".into()],
+        path_contains: "/nodeclaims/".into(),
+        per_mille: 1000,
+        times: Some(3),
+        effect: Effect::Unavailable,
+    });
+    lab.scale("web", 0).await;
+    let mut seen = false;
+    for _ in 0..600 {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        let claims = lab.claims().await;
+        let Some(claim) = claims.first() else { break };
+        if claim["metadata"]["deletionTimestamp"].is_null() && tainted(&lab.list(NODES).await) == 1 {
+            seen |=
+                condition(claim, "DisruptionReason").is_some_and(|c| c["reason"] == "Empty" && c["status"] == "True");
+        }
+    }
+    assert!(seen, "taint and reason before the deletion, which is tried again");
+    lab.settle(60).await;
+    assert!(lab.claims().await.is_empty());
+    let events = lab.events("NodeClaim").await;
+    assert!(events.iter().any(|text| text == "DisruptionTerminating Disrupting NodeClaim: Empty"), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_crash_left_on_a_node_is_taken_back() {
+    // covers: DIS-LOOP-03, DIS-QUEUE-20
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("1h", "100%")).await;
+    lab.crash();
+    let node = lab.list(NODES).await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let taint =
+        json!({"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}, {"key": "own", "effect": "NoSchedule"}]}});
+    lab.patch(&format!("{NODES}/{node}"), taint).await;
+    let claim = lab.claims().await[0].clone();
+    let mut conditions = claim["status"]["conditions"].as_array().unwrap().clone();
+    conditions.push(json!({"type": "DisruptionReason", "status": "True", "reason": "Empty", "message": "Empty",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+    let name = claim["metadata"]["name"].as_str().unwrap();
+    lab.patch(&format!("{CLAIMS}/{name}/status"), json!({"status": {"conditions": conditions}})).await;
+    lab.run(all(&Settings::default()));
+    lab.settle(15).await;
+    let nodes = lab.list(NODES).await;
+    assert_eq!(tainted(&nodes), 0);
+    assert_eq!(nodes[0]["spec"]["taints"][0]["key"], "own", "and nothing else");
+    assert!(condition(&lab.claims().await[0], "DisruptionReason").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_cannot_be_carried_out_is_rolled_back_in_time() {
+    // covers: DIS-QUEUE-15
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("0s", "100%")).await;
+    lab.server.inject(Fault {
+        methods: vec!["DELETE".into()],
+        path_contains: "/nodeclaims/".into(),
+        per_mille: 1000,
+        times: None,
+        effect: Effect::Unavailable,
+    });
+    lab.scale("web", 0).await;
+    lab.settle(120).await;
+    assert_eq!(tainted(&lab.list(NODES).await), 1);
+    lab.patch(&format!("{POOLS}/main"), json!({"spec": {"disruption": {"consolidateAfter": "Never"}}})).await;
+    lab.settle(600).await;
+    assert_eq!(tainted(&lab.list(NODES).await), 0);
+    assert!(condition(&lab.claims().await[0], "DisruptionReason").is_none());
+    assert!(!lab.context.index.machines()[0].marked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_a_node_is_told_on_it_and_its_claim() {
+    // covers: DIS-CAND-02, DIS-EMPTY-02, API-EV-04, API-EV-09, API-EV-38
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("Never", "100%")).await;
+    lab.scale("web", 0).await;
+    lab.settle(60).await;
+    assert_eq!(lab.claims().await.len(), 1);
+    for kind in ["Node", "NodeClaim"] {
+        let events = lab.events(kind).await;
+        let told = events.iter().any(|text| text == "Unconsolidatable NodePool \"main\" has consolidation disabled");
+        assert!(told, "{kind}: {events:?}");
+    }
+    let node = lab.list(NODES).await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let kept = json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}});
+    lab.patch(&format!("{NODES}/{node}"), kept).await;
+    lab.settle(150).await;
+    for kind in ["Node", "NodeClaim"] {
+        let events = lab.events(kind).await;
+        assert!(
+            events.iter().any(|text| text.starts_with("DisruptionBlocked Disruption is blocked")),
+            "{kind}: {events:?}"
+        );
+    }
+}
