@@ -266,3 +266,20 @@ fn tell_unconsolidatable(context: &Context, candidate: &Candidate) {
         context.recorder.publish(event.within(UNCONSOLIDATABLE_WINDOW));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rest_ends_when_something_changes_and_after_five_minutes() {
+        // covers: STATE-30, DIS-EMPTY-06
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let disruption = Disruption { commands: Arc::default(), rest: Mutex::default() };
+        assert!(!disruption.is_at_rest(7, at(0)));
+        disruption.rest(7, at(0));
+        assert!(disruption.is_at_rest(7, at(299)));
+        assert!(!disruption.is_at_rest(8, at(1)));
+        assert!(!disruption.is_at_rest(7, at(300)));
+    }
+}

@@ -229,3 +229,105 @@ async fn what_keeps_a_node_is_told_on_it_and_its_claim() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_during_the_wait_leaves_nothing_behind() {
+    // covers: DIS-VALID-08, DIS-QUEUE-20
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("0s", "100%")).await;
+    lab.scale("web", 0).await;
+    lab.settle(14).await;
+    lab.crash();
+    lab.settle(60).await;
+    assert_eq!(tainted(&lab.list(NODES).await), 0);
+    assert_eq!(lab.claims().await.len(), 1);
+    lab.run(all(&Settings::default()));
+    lab.settle(120).await;
+    assert!(lab.claims().await.is_empty(), "decided anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_while_a_claim_is_still_to_be_launched() {
+    // covers: DIS-LOOP-02, STATE-02
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("0s", "100%")).await;
+    lab.shop.refuse_next(karpenter_provider::LaunchError::Throttled { message: "slow down".into() });
+    lab.scale("web", 0).await;
+    let mut claim = lab.claims().await[0].clone();
+    claim["metadata"] = json!({"name": "by-hand"});
+    claim.as_object_mut().unwrap().remove("status");
+    lab.create(CLAIMS, claim).await;
+    // Its launch fails again and again.
+    for _ in 0..60 {
+        lab.shop.refuse_next(karpenter_provider::LaunchError::Throttled { message: "slow down".into() });
+        lab.settle(1).await;
+    }
+    assert_eq!(lab.claims().await.len(), 2);
+    assert_eq!(tainted(&lab.list(NODES).await), 0);
+    lab.delete(&format!("{CLAIMS}/by-hand")).await;
+    lab.settle(120).await;
+    assert!(lab.claims().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn budgets_that_cannot_be_read_keep_their_own_nodes_only() {
+    // covers: DIS-LOOP-09, DIS-BUDGET-06, DIS-CAND-07, DIS-BUDGET-08
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("0s", "100%")).await;
+    let wrong = json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s",
+        "budgets": [{"nodes": "100%", "schedule": "99 99 * * *", "duration": "1h"}]});
+    lab.pool("other", json!({"disruption": wrong, "weight": 10})).await;
+    lab.settle(5).await;
+    lab.deployment("more", 1, "7").await;
+    lab.settle(60).await;
+    for app in ["web", "more"] {
+        lab.scale(app, 0).await;
+    }
+    lab.settle(120).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 1);
+    assert_eq!(claims[0]["metadata"]["labels"]["karpenter.sh/nodepool"], "other");
+    // A person may still take it.
+    lab.delete(&format!("{CLAIMS}/{}", claims[0]["metadata"]["name"].as_str().unwrap())).await;
+    lab.settle(60).await;
+    assert!(lab.claims().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_be_set_apart_stays_and_the_others_go() {
+    // covers: DIS-QUEUE-05, DIS-LOOP-07
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 2, when_empty("0s", "100%")).await;
+    lab.server.inject(Fault {
+        methods: vec!["GET".into()],
+        path_contains: "/nodes/node-0001".into(),
+        per_mille: 1000,
+        times: None,
+        effect: Effect::InternalError,
+    });
+    lab.scale("web", 0).await;
+    lab.settle(90).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 1);
+    assert_eq!(claims[0]["status"]["nodeName"], "node-0001");
+    lab.server.clear_faults();
+    lab.settle(60).await;
+    assert!(lab.claims().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_node_that_has_drifted_goes_as_empty() {
+    // covers: DIS-EMPTY-08
+    let mut lab = Lab::new(1).await;
+    let budgets = json!([{"nodes": "0", "reasons": ["Drifted"]}]);
+    nodes(&mut lab, 1, json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s", "budgets": budgets})).await;
+    let claim = lab.claims().await[0].clone();
+    let mut conditions = claim["status"]["conditions"].as_array().unwrap().clone();
+    conditions.push(json!({"type": "Drifted", "status": "True", "reason": "NodePoolDrifted", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+    let name = claim["metadata"]["name"].as_str().unwrap();
+    lab.patch(&format!("{CLAIMS}/{name}/status"), json!({"status": {"conditions": conditions}})).await;
+    lab.scale("web", 0).await;
+    lab.settle(90).await;
+    assert!(lab.claims().await.is_empty());
+}

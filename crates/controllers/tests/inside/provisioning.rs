@@ -1,5 +1,8 @@
 //! From pods that wait to NodeClaims.
 
+use std::time::Duration;
+
+use karpenter_controllers::decision::Decision;
 use karpenter_controllers::roster::provisioning;
 use serde_json::{Value, json};
 
@@ -122,7 +125,7 @@ async fn what_no_pool_can_host_is_told_and_the_rest_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn pools_that_are_not_ready_or_over_their_limit_give_nothing() {
-    // covers: SCH-BATCH-14, SCH-BATCH-15
+    // covers: SCH-BATCH-01, SCH-BATCH-14, SCH-BATCH-15
     let mut lab = Lab::new(1).await;
     lab.node_class().await;
     lab.pool("unready", json!({})).await;
@@ -161,4 +164,112 @@ async fn a_failed_creation_does_not_prevent_the_others_and_is_tried_again() {
     }
     lab.settle(15).await;
     assert_eq!(lab.claims().await.len(), 3, "one for each pod and no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_pass_at_a_time_and_types_are_asked_for_once_in_each() {
+    // covers: SCH-BATCH-09, SCH-BATCH-17
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.shop.slow_down(Duration::from_secs(7));
+    lab.run(provisioning());
+    lab.deployment("web", 1, "1").await;
+    lab.settle(2).await;
+    assert_eq!(lab.shop.asked(), (1, 1), "a pass is under way");
+    lab.deployment("more", 1, "1").await;
+    lab.settle(4).await;
+    assert_eq!(lab.shop.asked(), (1, 1), "the next one waits for it");
+    lab.settle(30).await;
+    assert_eq!(lab.shop.asked().1, 1);
+    assert_eq!(lab.claims().await.len(), 1, "the pass that ran later saw both pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_without_types_is_skipped_and_the_others_are_not() {
+    // covers: SCH-BATCH-17
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    for (name, weight) in [("broken", 50), ("sold-out", 60)] {
+        lab.pool(name, json!({"weight": weight})).await;
+        lab.make_ready(name).await;
+    }
+    lab.run(provisioning());
+    lab.deployment("web", 1, "1").await;
+    lab.settle(5).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims[0]["metadata"]["labels"]["karpenter.sh/nodepool"], "main");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_whose_requirements_leave_nothing_says_so_once_a_minute() {
+    // covers: SCH-ERR-03, SCH-NEW-06, API-EV-03
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    let requirements = json!([{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["gigantic"]}]);
+    let class = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"});
+    lab.pool("main", json!({"template": {"spec": {"requirements": requirements, "nodeClassRef": class}}})).await;
+    lab.make_ready("main").await;
+    lab.run(provisioning());
+    lab.deployment("web", 1, "1").await;
+    lab.settle(130).await;
+    let events = lab.events("NodePool").await;
+    let told = events.iter().filter(|text| text.starts_with("NoCompatibleInstanceTypes")).count();
+    assert_eq!(told, 3, "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_avoid_us_are_left_in_peace_and_invalid_ones_are_told() {
+    // covers: SCH-ERR-05, SCH-POD-15, SCH-POD-16
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.run(provisioning());
+    let selecting = |name: &str, expression: Value| {
+        let mut object = deployment(name, 1, "1");
+        object["spec"]["template"]["spec"]["affinity"] = json!({"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}});
+        object
+    };
+    let avoids = json!({"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"});
+    lab.create(DEPLOYMENTS, selecting("avoids", avoids)).await;
+    let invalid = json!({"key": "karpenter.sh/unknown", "operator": "In", "values": ["x"]});
+    lab.create(DEPLOYMENTS, selecting("invalid", invalid)).await;
+    lab.settle(15).await;
+    assert!(lab.claims().await.is_empty());
+    let about = |app: &str, events: &[Value]| -> Vec<String> {
+        let of = |event: &&Value| {
+            event["involvedObject"]["name"].as_str().unwrap().starts_with(app)
+                && event["source"]["component"] == "karpenter"
+        };
+        events.iter().filter(of).map(|event| event["message"].as_str().unwrap().to_owned()).collect()
+    };
+    let events = lab.list("/api/v1/events").await;
+    assert!(about("avoids", &events).is_empty());
+    let told = about("invalid", &events);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("karpenter.sh/unknown"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_is_kept_for_every_launch_and_refusal() {
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.run(provisioning());
+    lab.deployment("web", 2, "1").await;
+    lab.deployment("huge", 1, "64").await;
+    lab.settle(5).await;
+    let records = lab.context.recorder.decisions_since(0);
+    let launches: Vec<_> = records
+        .iter()
+        .filter_map(|record| match &record.decision {
+            Decision::Launch(launch) => Some(launch),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(launches.len(), 1);
+    assert_eq!((launches[0].pods.len(), &*launches[0].expected.instance_type), (2, "small"));
+    let refused = records.iter().any(|record| {
+        matches!(&record.decision, Decision::Unschedulable { pod, why, .. } if pod.starts_with("default/huge") && why.contains("cpu 64"))
+    });
+    assert!(refused, "{records:?}");
+    assert!(records.iter().enumerate().all(|(position, record)| record.number == position as u64));
 }

@@ -34,6 +34,11 @@ struct State {
     by_claim: BTreeMap<String, String>,
     next: u32,
     refuse: Option<LaunchError>,
+    /// How often instance types were asked for, and how many asked at once at most.
+    asked: u32,
+    asking: u32,
+    most_asking: u32,
+    slow: Duration,
 }
 
 impl Shop {
@@ -55,6 +60,17 @@ impl Shop {
     /// The next launch fails like this.
     pub(crate) fn refuse_next(&self, error: LaunchError) {
         self.state.lock().unwrap().refuse = Some(error);
+    }
+
+    /// How often instance types were asked for, and how many asked at once at most.
+    pub(crate) fn asked(&self) -> (u32, u32) {
+        let state = self.state.lock().unwrap();
+        (state.asked, state.most_asking)
+    }
+
+    /// Answers about instance types take so long.
+    pub(crate) fn slow_down(&self, slow: Duration) {
+        self.state.lock().unwrap().slow = slow;
     }
 
     fn sell(&self, claim: &NodeClaim) -> Result<(Machine, Option<karpenter_cluster::kubelet::Machine>), LaunchError> {
@@ -122,8 +138,22 @@ impl CloudProvider for Shop {
         Ok(self.state.lock().unwrap().sold.values().cloned().collect())
     }
 
-    async fn instance_types(&self, _pool: &NodePool) -> Result<InstanceTypes, TypesError> {
-        Ok(self.types.clone())
+    /// A pool named `broken` has no types that anybody knows.
+    async fn instance_types(&self, pool: &NodePool) -> Result<InstanceTypes, TypesError> {
+        let slow = {
+            let mut state = self.state.lock().unwrap();
+            state.asked += 1;
+            state.asking += 1;
+            state.most_asking = state.most_asking.max(state.asking);
+            state.slow
+        };
+        tokio::time::sleep(slow).await;
+        self.state.lock().unwrap().asking -= 1;
+        match pool.metadata.name.as_deref() {
+            Some("broken") => Err(TypesError::NotResolved { message: "no price list".into() }),
+            Some("sold-out") => Ok(Arc::from([])),
+            _ => Ok(self.types.clone()),
+        }
     }
 
     async fn is_drifted(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {

@@ -556,3 +556,21 @@ fn attachments_are_found_by_their_node() {
     cluster.forget(Kind::VolumeAttachment, "va");
     assert!(cluster.index.attachments_on("b").is_empty());
 }
+
+#[test]
+fn how_many_volumes_a_node_takes_is_what_its_csi_node_says() {
+    // covers: STATE-18
+    let cluster = Cluster::new();
+    cluster.tell(Kind::Node, json!({"metadata": {"name": "n"}}));
+    let csi = |count: i32| {
+        json!({"metadata": {"name": "n"}, "spec": {"drivers": [
+            {"name": "ebs.csi.aws.com", "nodeID": "i", "allocatable": {"count": count}}, {"name": "other", "nodeID": "i"}]}})
+    };
+    for count in [25, 12] {
+        cluster.tell(Kind::CSINode, csi(count));
+        let limits = cluster.world().nodes[0].volume_limits.clone();
+        assert_eq!(limits.into_iter().collect::<Vec<_>>(), [("ebs.csi.aws.com".into(), count.unsigned_abs())]);
+    }
+    cluster.forget(Kind::CSINode, "n");
+    assert!(cluster.world().nodes[0].volume_limits.is_empty());
+}
