@@ -251,17 +251,14 @@ async fn nothing_goes_while_a_claim_is_still_to_be_launched() {
     // covers: DIS-LOOP-02, STATE-02
     let mut lab = Lab::new(1).await;
     nodes(&mut lab, 1, when_empty("0s", "100%")).await;
-    lab.shop.refuse_next(karpenter_provider::LaunchError::Throttled { message: "slow down".into() });
+    lab.shop.close();
     lab.scale("web", 0).await;
     let mut claim = lab.claims().await[0].clone();
     claim["metadata"] = json!({"name": "by-hand"});
     claim.as_object_mut().unwrap().remove("status");
     lab.create(CLAIMS, claim).await;
     // Its launch fails again and again.
-    for _ in 0..60 {
-        lab.shop.refuse_next(karpenter_provider::LaunchError::Throttled { message: "slow down".into() });
-        lab.settle(1).await;
-    }
+    lab.settle(60).await;
     assert_eq!(lab.claims().await.len(), 2);
     assert_eq!(tainted(&lab.list(NODES).await), 0);
     lab.delete(&format!("{CLAIMS}/by-hand")).await;

@@ -33,7 +33,7 @@ struct State {
     sold: BTreeMap<String, Machine>,
     by_claim: BTreeMap<String, String>,
     next: u32,
-    refuse: Option<LaunchError>,
+    closed: bool,
     /// How often instance types were asked for, and how many asked at once at most.
     asked: u32,
     asking: u32,
@@ -57,9 +57,9 @@ impl Shop {
         self.state.lock().unwrap().next
     }
 
-    /// The next launch fails like this.
-    pub(crate) fn refuse_next(&self, error: LaunchError) {
-        self.state.lock().unwrap().refuse = Some(error);
+    /// Nothing is sold until it opens again.
+    pub(crate) fn close(&self) {
+        self.state.lock().unwrap().closed = true;
     }
 
     /// How often instance types were asked for, and how many asked at once at most.
@@ -79,8 +79,8 @@ impl Shop {
         if let Some(id) = state.by_claim.get(&uid) {
             return Ok((state.sold[id].clone(), None));
         }
-        if let Some(error) = state.refuse.take() {
-            return Err(error);
+        if state.closed {
+            return Err(LaunchError::Throttled { message: "slow down".into() });
         }
         let values = |key: &str| -> Option<Vec<String>> {
             let found = claim.spec.requirements.iter().find(|wish| wish.key == key)?;
