@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::reconciler::{Action, Reconciler, singleton};
 use crate::recorder::{Event, ObjectRef};
 use budgets::Allowance;
-use candidate::{Blocked, Candidate, Seen};
+use candidate::{Blocked, Candidate, Offering, Seen};
 use emptiness::Interest;
 
 pub use consolidatable::Consolidatable;
@@ -190,8 +190,6 @@ impl Disruption {
         *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some((state, now));
     }
 }
-
-type Offering = (Arc<NodePool>, karpenter_provider::InstanceTypes);
 
 /// Pools of ours with anything to offer. One whose types are not known keeps its own nodes, and no others.
 async fn offering_pools(context: &Context) -> BTreeMap<String, Offering> {

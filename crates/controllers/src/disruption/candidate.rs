@@ -102,6 +102,9 @@ impl fmt::Display for Blocked {
     }
 }
 
+/// A pool, and what its node class can launch.
+pub type Offering = (Arc<NodePool>, Arc<[Arc<InstanceType>]>);
+
 /// Everything that decides, seen at one moment.
 pub struct Seen<'a> {
     pub now: Timestamp,
@@ -109,7 +112,7 @@ pub struct Seen<'a> {
     pub nominated: bool,
     pub pods: &'a [Arc<TrackedPod>],
     /// The pool of that name, if it is known and offers anything.
-    pub pool: &'a dyn Fn(&str) -> Option<(Arc<NodePool>, Arc<[Arc<InstanceType>]>)>,
+    pub pool: &'a dyn Fn(&str) -> Option<Offering>,
     pub budgets: &'a [Arc<DisruptionBudget>],
 }
 
