@@ -10,10 +10,10 @@ use karpenter_provider::DeleteError;
 
 use super::finalize::{Step, next};
 use super::launched::Launched;
+use super::{launch, nodes_of};
 use crate::clock::until;
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
-use crate::ownership::claim_provider_id;
 use crate::patch::Lock;
 use crate::reconciler::Action;
 use crate::recorder::{Event, ObjectRef};
@@ -24,12 +24,20 @@ pub(crate) const TERMINATING: Duration = Duration::from_secs(5);
 pub(super) async fn finalize(claim: &NodeClaim, context: &Context, launched: &Launched) -> Result<Action> {
     let mut claim = claim.clone();
     loop {
-        let remembered = launched.get(&claim).map(|machine| machine.provider_id.clone());
-        let id = claim_provider_id(&claim).map(str::to_owned).or_else(|| remembered.clone());
-        let found = id.map(|id| context.index.nodes_of(&id)).unwrap_or_default();
-        let nodes: Vec<Node> = found.iter().map(|node| (**node).clone()).collect();
-        match next(&claim, &nodes, remembered.as_deref()) {
+        let remembered = launched.get(&claim);
+        let nodes: Vec<Node> = nodes_of(&claim, context).iter().map(|node| (**node).clone()).collect();
+        match next(&claim, &nodes, remembered.as_ref().map(|machine| machine.provider_id.as_str())) {
             Step::Nothing | Step::AwaitNodes => return Ok(Action::Done),
+            Step::Adopt => {
+                let mut adopted = claim.clone();
+                if let Some(machine) = remembered {
+                    launch::populate(&mut adopted, &machine, context.clock.now());
+                }
+                match unless_gone(context.write_status(&claim, &adopted, Lock::Version).await)? {
+                    Some(stored) => claim = stored,
+                    None => return Ok(Action::Done),
+                }
+            }
             Step::Annotate { deadline } => match annotate(&claim, &deadline, context).await? {
                 Some(annotated) => claim = annotated,
                 None => return Ok(Action::Done),

@@ -7,11 +7,14 @@ use karpenter_api::conditions::{REGISTERED, Status, whole_seconds};
 use karpenter_api::labels::{self, TERMINATION_FINALIZER, TERMINATION_TIMESTAMP};
 
 use super::registration::has_label;
+use crate::ownership::claim_provider_id;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Not ours (any more).
     Nothing,
+    /// This process launched a machine that the claim does not know of: tell it, so that nobody has to remember.
+    Adopt,
     /// The drain has a deadline: write it down before anything is asked to leave.
     Annotate {
         deadline: String,
@@ -37,6 +40,10 @@ pub fn next(claim: &NodeClaim, nodes: &[Node], remembered: Option<&str>) -> Step
     if !finalizers.iter().any(|finalizer| finalizer == TERMINATION_FINALIZER) {
         return Step::Nothing;
     }
+    let stored = claim_provider_id(claim);
+    if let (None, Some(_)) = (stored, remembered) {
+        return Step::Adopt;
+    }
     let annotated = claim.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(TERMINATION_TIMESTAMP));
     if let (false, Some(period)) = (annotated, &claim.spec.termination_grace_period) {
         let deadline = deletion.0.checked_add(period.to_std()).unwrap_or(Timestamp::MAX);
@@ -55,8 +62,7 @@ pub fn next(claim: &NodeClaim, nodes: &[Node], remembered: Option<&str>) -> Step
     if drained_first().next().is_some() {
         return Step::AwaitNodes;
     }
-    let stored = claim.status.as_ref().and_then(|status| status.provider_id.as_deref());
-    match stored.filter(|id| !id.is_empty()).or(remembered) {
+    match stored {
         Some(provider_id) => Step::Terminate { provider_id: provider_id.to_owned() },
         None => Step::Release,
     }

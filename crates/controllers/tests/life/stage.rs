@@ -158,6 +158,35 @@ impl Stage {
         self.start();
     }
 
+    /// As [`Stage::until`], and whenever the controllers die, new ones start after a while.
+    pub(crate) async fn survives<F: Future<Output = bool>>(
+        &mut self,
+        what: &str,
+        within: u64,
+        check: impl Fn(Client) -> F,
+    ) {
+        let start = tokio::time::Instant::now();
+        while !check(self.client.clone()).await {
+            if self.scythe.is_dead() {
+                self.kill();
+                self.pass(3).await;
+                self.start();
+            }
+            if start.elapsed() > Duration::from_secs(within) {
+                panic!("not within {within} s: {what}\n{}", self.picture().await);
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// The embedded server, to break its answers.
+    pub(crate) fn server(&self) -> &ApiServer {
+        match &self.back {
+            Back::Embedded(server) => server,
+            Back::Real(_) => panic!("a real server does not break on demand"),
+        }
+    }
+
     /// Lets time pass.
     pub(crate) async fn pass(&self, seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -217,6 +246,13 @@ impl Stage {
     pub(crate) async fn delete(&self, path: &str) {
         let answer = self.send("DELETE", path, "application/json", None).await;
         answer.unwrap_or_else(|error| panic!("delete {path}: {error}"));
+    }
+
+    /// As [`Stage::delete`], of what may be gone already.
+    pub(crate) async fn delete_if_there(&self, path: &str) {
+        if self.get(path).await.is_some() {
+            let _ = self.send("DELETE", path, "application/json", None).await;
+        }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Option<Value> {

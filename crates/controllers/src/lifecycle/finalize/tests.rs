@@ -48,7 +48,7 @@ fn nodes_first_then_the_machine_then_the_finalizer() {
         ("registered, but the claim does not know", claim(), vec![living, unopened], None, delete(&["a"])),
         ("the same, later", claim(), vec![dying], None, Step::AwaitNodes),
         ("never launched", unlaunched.clone(), vec![], None, Step::Release),
-        ("launched, but not stored", unlaunched, vec![], Some("i-2"), terminate("i-2")),
+        ("launched, but not stored", unlaunched, vec![], Some("i-2"), Step::Adopt),
         ("stored and remembered", claim(), vec![], Some("i-1"), terminate("i-1")),
     ] {
         assert_eq!(next(&claim, &nodes, remembered), want, "{what}");
