@@ -15,7 +15,10 @@ use crate::server::{Inner, bytes_response, json_response};
 
 pub(crate) fn answer(inner: &Inner, request: &Request) -> Result<Response<Body>, ApiError> {
     if request.method != Method::GET && request.method != Method::HEAD {
-        return Err(ApiError::no_such_path());
+        let mut error =
+            ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+        error.details = Some(json!({}));
+        return Err(error);
     }
     let state = inner.state();
     let registry = &state.registry;
@@ -40,13 +43,23 @@ pub(crate) fn answer(inner: &Inner, request: &Request) -> Result<Response<Body>,
         ["api", "v1"] => resource_list(registry, "", "v1"),
         ["apis", group] => match groups(registry).iter().find(|found| &*found.name == *group) {
             Some(found) => Ok(json_response(200, &api_group(found, true))),
-            None => Ok(bytes_response(404, "text/plain; charset=utf-8", "404 page not found\n")),
+            None => Ok(page_not_found()),
         },
+        ["apis", group, version] if !is_served(registry, group, version) => Ok(page_not_found()),
         ["apis", group, version] => resource_list(registry, group, version),
         ["openapi", ..] => openapi::answer(registry, request, &segments[1..]),
         ["metrics"] => Ok(bytes_response(200, "text/plain; version=0.0.4; charset=utf-8", "")),
-        _ => Err(ApiError::no_such_path()),
+        ["api", _] => Err(ApiError::no_such_path()),
+        _ => Ok(page_not_found()),
     }
+}
+
+fn page_not_found() -> Response<Body> {
+    bytes_response(404, "text/plain; charset=utf-8", "404 page not found\n")
+}
+
+fn is_served(registry: &Registry, group: &str, version: &str) -> bool {
+    registry.all().any(|served| &*served.group == group && &*served.version == version)
 }
 
 fn wants_aggregated(accept: &str) -> bool {

@@ -98,6 +98,8 @@ fn version_2(registry: &Registry) -> Value {
     json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.3"}, "paths": paths, "definitions": schemas.out})
 }
 
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
 struct Schemas {
     prefix: &'static str,
     out: BTreeMap<String, Value>,
@@ -158,9 +160,17 @@ impl Schemas {
         let mut properties = Map::new();
         let mut required = Vec::new();
         let mut fields: Vec<_> = structure.fields.iter().collect();
+        required.extend(fields.iter().filter(|field| field.required).map(|field| field.name));
         fields.sort_by_key(|field| field.name);
         for field in fields {
-            let mut schema = self.ty(&field.ty);
+            let mut schema = match field.name {
+                "fieldsV1" => self.special(&format!("{META}.FieldsV1"), json!({"type": "object"})),
+                _ => self.ty(&field.ty),
+            };
+            if !field.values.is_empty() {
+                let place = if matches!(field.ty, Ty::List(_)) { &mut schema["items"] } else { &mut schema };
+                place["enum"] = json!(field.values);
+            }
             if matches!(field.ty, Ty::Struct(_)) {
                 schema["default"] = json!({});
             }
@@ -186,9 +196,6 @@ impl Schemas {
             if !field.list_map_keys.is_empty() {
                 schema["x-kubernetes-list-map-keys"] = json!(field.list_map_keys);
             }
-            if field.required {
-                required.push(field.name);
-            }
             properties.insert(field.name.to_owned(), schema);
         }
         let mut schema = json!({"type": "object"});
@@ -204,13 +211,13 @@ impl Schemas {
         self.out.insert(structure.name.to_owned(), schema);
     }
 
+    /// A reference to a type with a schema of its own.
+    fn special(&mut self, name: &str, schema: Value) -> Value {
+        self.out.entry(name.to_owned()).or_insert(schema);
+        json!({"allOf": [{"$ref": format!("{}{name}", self.prefix)}]})
+    }
+
     fn ty(&mut self, ty: &Ty) -> Value {
-        const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-        let mut special = |name: String, schema: Value| {
-            let reference = json!({"allOf": [{"$ref": format!("{}{name}", self.prefix)}]});
-            self.out.entry(name).or_insert(schema);
-            reference
-        };
         match ty {
             Ty::String(_) => json!({"type": "string"}),
             Ty::Bool => json!({"type": "boolean"}),
@@ -220,28 +227,30 @@ impl Schemas {
             Ty::Bytes => json!({"type": "string", "format": "byte"}),
             Ty::Raw => json!({"type": "object"}),
             Ty::Duration => json!({"type": "string"}),
-            Ty::Quantity => special(
-                "io.k8s.apimachinery.pkg.api.resource.Quantity".into(),
+            Ty::Quantity => self.special(
+                "io.k8s.apimachinery.pkg.api.resource.Quantity",
                 json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
             ),
-            Ty::Time => special(format!("{META}.Time"), json!({"type": "string", "format": "date-time"})),
-            Ty::MicroTime => special(format!("{META}.MicroTime"), json!({"type": "string", "format": "date-time"})),
-            Ty::IntOrString => special(
-                "io.k8s.apimachinery.pkg.util.intstr.IntOrString".into(),
+            Ty::Time => self.special(&format!("{META}.Time"), json!({"type": "string", "format": "date-time"})),
+            Ty::MicroTime => {
+                self.special(&format!("{META}.MicroTime"), json!({"type": "string", "format": "date-time"}))
+            }
+            Ty::IntOrString => self.special(
+                "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
                 json!({"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"}),
             ),
             Ty::Pointer(inner) => self.ty(inner),
             Ty::List(inner) => {
-                let mut items = self.ty(inner);
+                let mut items = bare(self.ty(inner));
                 match &**inner {
                     Ty::String(_) => items["default"] = json!(""),
-                    Ty::Struct(_) => items["default"] = json!({}),
+                    Ty::Struct(_) => items = json!({"allOf": [items], "default": {}}),
                     _ => {}
                 }
                 json!({"type": "array", "items": items})
             }
             Ty::Map(inner) => {
-                let mut values = self.ty(inner);
+                let mut values = bare(self.ty(inner));
                 if let Ty::String(_) = &**inner {
                     values["default"] = json!("");
                 }
@@ -252,6 +261,14 @@ impl Schemas {
                 json!({"allOf": [{"$ref": format!("{}{}", self.prefix, Types::get().at(*id).name)}]})
             }
         }
+    }
+}
+
+/// A reference with nothing beside it needs no `allOf`.
+fn bare(mut schema: Value) -> Value {
+    match schema.get_mut("allOf").and_then(|all| all.get_mut(0)) {
+        Some(reference) => reference.take(),
+        None => schema,
     }
 }
 

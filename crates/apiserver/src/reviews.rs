@@ -3,6 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use http::Response;
+use karpenter_kinds::fielderror::FieldError;
 use karpenter_kinds::strategy::Part;
 use serde_json::{Map, Value, json};
 
@@ -25,6 +26,9 @@ pub(crate) fn create(
     namespace: &str,
 ) -> Result<Response<Body>, ApiError> {
     let mut review = dispatch::parse_as(request, &served.api_version(), &served.kind)?;
+    review["apiVersion"] = Value::from(served.api_version());
+    review["kind"] = Value::from(&*served.kind);
+    check(served, &review, namespace)?;
     match &*served.kind {
         "Binding" => {
             let name = review["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -43,8 +47,7 @@ pub(crate) fn create(
             review["status"] = match inner.tokens.identify(&state, token) {
                 Some(user) => json!({"authenticated": true, "user": user_info(&user),
                     "audiences": [crate::auth::default_audience()]}),
-                None if token.is_empty() => json!({"user": {}}),
-                None => json!({"user": {}, "error": "[invalid bearer token, unknown token]"}),
+                None => json!({"user": {}, "error": "invalid bearer token"}),
             };
         }
         "SelfSubjectAccessReview" => {
@@ -75,6 +78,55 @@ pub(crate) fn create(
         metadata.shift_remove("managedFields");
     }
     Ok(json_response(201, &review))
+}
+
+/// What a review must ask.
+fn check(served: &Served, review: &Value, namespace: &str) -> Result<(), ApiError> {
+    let spec = &review["spec"];
+    let kind = &*served.kind;
+    if kind == "TokenReview" && spec["token"].as_str().unwrap_or_default().is_empty() {
+        return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
+    }
+    if !kind.ends_with("SubjectAccessReview") {
+        return Ok(());
+    }
+    let mut errors = Vec::new();
+    match (spec["resourceAttributes"].is_object(), spec["nonResourceAttributes"].is_object()) {
+        (false, false) => errors.push(FieldError::invalid(
+            "spec.resourceAttributes",
+            Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        )),
+        (true, true) => {
+            let asked = &spec["nonResourceAttributes"];
+            let mut error = FieldError::invalid(
+                "spec.nonResourceAttributes",
+                "",
+                "cannot be specified in combination with resourceAttributes",
+            );
+            error.value = Some(format!(
+                "{{\"Path\":{:?},\"Verb\":{:?}}}",
+                asked["path"].as_str().unwrap_or_default(),
+                asked["verb"].as_str().unwrap_or_default()
+            ));
+            errors.push(error);
+        }
+        _ => {}
+    }
+    let nobody =
+        spec["user"].as_str().unwrap_or_default().is_empty() && spec["groups"].as_array().is_none_or(Vec::is_empty);
+    if kind != "SelfSubjectAccessReview" && nobody {
+        errors.push(FieldError::invalid("spec.user", "", "at least one of user or group must be specified"));
+    }
+    if kind == "LocalSubjectAccessReview" && spec["resourceAttributes"].is_object() {
+        let asked = spec["resourceAttributes"]["namespace"].as_str().unwrap_or_default();
+        if asked != namespace {
+            let detail = "must match metadata.namespace";
+            errors.push(FieldError::invalid("spec.resourceAttributes.namespace", asked, detail));
+        }
+    }
+    // The reference server names no kind here.
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&served.group, "", "", &errors)) }
 }
 
 /// Even what is never kept says who asked for what.
@@ -161,9 +213,15 @@ pub(crate) fn component_statuses(served: &Served, name: Option<&str>) -> Result<
     }
 }
 
-/// Logs, exec and their like: there is no container to ask.
-pub(crate) fn no_kubelet(served: &Served, subresource: &str, object: &Object) -> ApiError {
+/// Logs, exec and their like: there is no container to ask. What can be said without one is said first.
+pub(crate) fn no_kubelet(served: &Served, subresource: &str, object: &Object, request: &Request) -> ApiError {
     let what = object.name();
+    if served.is("", "Pod") && matches!(subresource, "log" | "exec" | "attach") {
+        let pod = object.value();
+        if let Some(error) = misdirected(&pod, what, subresource, request) {
+            return error;
+        }
+    }
     let message = match subresource {
         "log" => format!("the containers of pod {what:?} are simulated and write no logs"),
         "exec" | "attach" | "portforward" => {
@@ -172,4 +230,39 @@ pub(crate) fn no_kubelet(served: &Served, subresource: &str, object: &Object) ->
         _ => format!("{} {what:?} is simulated: {subresource} leads nowhere", served.singular),
     };
     ApiError::new(501, "NotImplemented", message)
+}
+
+/// A request for a container that is not there, or for a pod that is nowhere.
+fn misdirected(pod: &Value, name: &str, subresource: &str, request: &Request) -> Option<ApiError> {
+    let lists = ["containers", "initContainers", "ephemeralContainers"];
+    let names: Vec<&str> = lists
+        .iter()
+        .flat_map(|list| pod["spec"][*list].as_array().into_iter().flatten())
+        .filter_map(|container| container["name"].as_str())
+        .collect();
+    let count = pod["spec"]["containers"].as_array().map_or(0, Vec::len);
+    let asked = request.query.get("container");
+    let bad = |message: String| Some(ApiError::bad_request(message));
+    if subresource == "log"
+        && let Ok(Some(lines)) = request.query.integer("tailLines")
+        && lines < 0
+    {
+        let error = FieldError::invalid("tailLines", lines, "must be greater than or equal to 0");
+        return Some(ApiError::invalid("", "PodLogOptions", name, &[error]));
+    }
+    match asked {
+        None if count > 1 && subresource == "log" => {
+            return bad(format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                names.join(" ")
+            ));
+        }
+        Some(asked) if !names.contains(&asked) => {
+            return bad(format!("container {asked} is not valid for pod {name}"));
+        }
+        _ => {}
+    }
+    let nowhere = pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+    (nowhere && subresource != "log")
+        .then(|| ApiError::bad_request(format!("pod {name} does not have a host assigned")))
 }

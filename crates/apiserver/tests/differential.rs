@@ -227,7 +227,7 @@ async fn the_same_requests_get_the_same_answers() {
     for script in scripts() {
         let name = script.file_stem().unwrap().to_string_lossy().into_owned();
         let steps = steps(&script);
-        let server = ApiServer::new(Options { seed: 7, ..Options::new() });
+        let server = ApiServer::new(Options { seed: 7, rbac: true, ..Options::new() });
         let ours = Client::new(server.service(), "default");
         let want: Vec<Value> = match &reference {
             Some(reference) => {
@@ -255,7 +255,7 @@ async fn planted_faults_are_caught() {
     for fault in Planted::ALL {
         let mut caught = false;
         for (steps, want) in &scripts {
-            let server = ApiServer::new(Options { seed: 7, ..Options::new() });
+            let server = ApiServer::new(Options { seed: 7, rbac: true, ..Options::new() });
             server.plant(fault);
             let ours = Client::new(server.service(), "default");
             // A wrong answer may lack what a later step needs of it, which is caught just the same.

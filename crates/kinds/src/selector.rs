@@ -350,7 +350,7 @@ impl Parser {
         for (index, value) in values.iter().enumerate() {
             if matches!(operator, Operator::GreaterThan | Operator::LessThan) && value.parse::<i64>().is_err() {
                 return Err(prefix(format!(
-                    "values[{index}][{key}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+                    "values[{index}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
                 )));
             }
             if let Err(errors) = crate::names::label_value(value) {

@@ -103,8 +103,6 @@ pub fn needs_version_on_update(kind: &str) -> bool {
 pub fn prepare_create(kind: &str, object: &mut Value, has_status: bool, now: &str) {
     if has_generation(kind) {
         object["metadata"]["generation"] = Value::from(1);
-    } else if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("generation");
     }
     if has_status && !keeps_status_on_create(kind) {
         object["status"] = json!({});

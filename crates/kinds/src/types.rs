@@ -61,6 +61,8 @@ pub struct Field {
     pub map_type: Option<&'static str>,
     pub format: Option<&'static str>,
     pub default: Option<&'static str>,
+    /// The values OpenAPI lists, where it does.
+    pub values: &'static [&'static str],
 }
 
 #[derive(Clone, Debug)]
@@ -152,6 +154,15 @@ fn parse(text: &'static str) -> Types {
             types.structs.push(Struct { name: first, map_type, fields: Vec::new() });
         }
     }
+    for line in include_str!("../data/enums.txt").lines() {
+        let Some((place, values)) = line.split_once('\t') else { continue };
+        let Some((name, field)) = place.split_once(' ') else { continue };
+        let Some(id) = types.by_name.get(name) else { continue };
+        let structure = &mut types.structs[id.0 as usize];
+        if let Some(field) = structure.field(field) {
+            structure.fields[field].values = Vec::leak(values.split('|').collect());
+        }
+    }
     for index in 0..types.structs.len() {
         for field in 0..types.structs[index].fields.len() {
             types.structs[index].fields[field].always = always(&types.structs, &types.structs[index].fields[field]);
@@ -185,6 +196,7 @@ fn field(name: &'static str, ty: Ty, words: std::str::Split<'static, char>) -> F
         map_type: None,
         format: None,
         default: None,
+        values: &[],
     };
     for word in words {
         match word.split_once('=') {

@@ -12,6 +12,7 @@ mod pod;
 mod pod_resources;
 mod pod_update;
 mod policy;
+mod security;
 mod services;
 mod storage;
 mod workloads;
@@ -87,7 +88,10 @@ fn content(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
         ("batch", "CronJob") => workloads::cron_job(object),
         ("", "Service") => services::validate(object),
         ("networking.k8s.io", "Ingress") => services::ingress(object),
-        ("networking.k8s.io", "NetworkPolicy") => label_selector(&object["spec"]["podSelector"], "spec.podSelector"),
+        ("networking.k8s.io", "NetworkPolicy") => services::network_policy(object),
+        ("discovery.k8s.io", "EndpointSlice") => services::endpoint_slice(object),
+        ("storage.k8s.io", "VolumeAttachment") => storage::attachment(object),
+        ("storage.k8s.io", "CSINode") => storage::csi_node(object),
         ("", "Secret" | "ConfigMap") => storage::data(kind, object),
         ("", "Node") => nodes::validate(object),
         ("", "Namespace") => Vec::new(),

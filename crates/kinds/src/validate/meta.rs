@@ -140,7 +140,7 @@ fn owner_references(references: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid(field, shown, "is disallowed from being an owner"));
         }
         if owner["controller"] == true {
-            controllers.push(text("name").to_owned());
+            controllers.push(format!("{}/{}", text("kind"), text("name")));
         }
     }
     if controllers.len() > 1 {

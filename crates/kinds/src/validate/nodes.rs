@@ -26,11 +26,26 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
         let pair = (text("key"), text("effect"));
         if known.contains(&pair) {
             let mut error = FieldError::duplicate(&field, "");
-            error.value = Some(taint.to_string());
+            // The server's internal type, all its fields written out.
+            error.value = Some(format!(
+                "{{\"Key\":{:?},\"Value\":{:?},\"Effect\":{:?},\"TimeAdded\":{}}}",
+                text("key"),
+                text("value"),
+                text("effect"),
+                taint["timeAdded"]
+            ));
             error.detail = "taints must be unique by key and effect pair".into();
             errors.push(error);
         }
         known.push(pair);
+    }
+    let ranges = object["spec"]["podCIDRs"].as_array().cloned().unwrap_or_else(|| {
+        object["spec"]["podCIDR"].as_str().filter(|range| !range.is_empty()).map(Value::from).into_iter().collect()
+    });
+    for (index, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
+        if !super::services::is_cidr(range) {
+            errors.push(FieldError::invalid(format!("spec.podCIDRs[{index}]"), range, super::services::CIDR));
+        }
     }
     errors
 }

@@ -51,6 +51,9 @@ pub(super) fn spec(spec: &Value, field: &str, owner: Owner) -> Vec<FieldError> {
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     errors.extend(one_of(&format!("{field}.dnsPolicy"), &spec["dnsPolicy"], &policies));
     errors.extend(labels(&spec["nodeSelector"], &format!("{field}.nodeSelector")));
+    if let Some(context) = spec.get("securityContext").filter(|context| context.is_object()) {
+        errors.extend(super::security::of_pod(context, &format!("{field}.securityContext")));
+    }
     errors.extend(affinity(&spec["affinity"], &format!("{field}.affinity")));
     errors.extend(scheduling_gates(&spec["schedulingGates"], &format!("{field}.schedulingGates")));
     errors.extend(spread(&spec["topologySpreadConstraints"], &format!("{field}.topologySpreadConstraints")));
@@ -211,16 +214,6 @@ fn container(
         let detail = "must not have leading or trailing whitespace";
         errors.push(FieldError::invalid(format!("{field}.image"), image, detail));
     }
-    for (key, probe) in [("livenessProbe", true), ("readinessProbe", false), ("startupProbe", true)] {
-        if let Some(found) = container.get(key).filter(|found| found.is_object()) {
-            self::probe(found, &format!("{field}.{key}"), probe, errors);
-        }
-    }
-    for hook in ["postStart", "preStop"] {
-        if let Some(found) = container["lifecycle"].get(hook).filter(|found| found.is_object()) {
-            handler(found, &format!("{field}.lifecycle.{hook}"), errors);
-        }
-    }
     let policies = ["File", "FallbackToLogsOnError"];
     errors.extend(one_of(
         &format!("{field}.terminationMessagePolicy"),
@@ -238,6 +231,19 @@ fn container(
     resources(&container["resources"], &format!("{field}.resources"), errors);
     pod_resources::claims(&container["resources"], spec, &format!("{field}.resources"), errors);
     errors.extend(pod_resources::resize_policy(container, spec, field));
+    if let Some(context) = container.get("securityContext").filter(|context| context.is_object()) {
+        errors.extend(super::security::of_container(context, &format!("{field}.securityContext")));
+    }
+    for hook in ["postStart", "preStop"] {
+        if let Some(found) = container["lifecycle"].get(hook).filter(|found| found.is_object()) {
+            handler(found, &format!("{field}.lifecycle.{hook}"), errors);
+        }
+    }
+    for (key, probe) in [("livenessProbe", true), ("readinessProbe", false), ("startupProbe", true)] {
+        if let Some(found) = container.get(key).filter(|found| found.is_object()) {
+            self::probe(found, &format!("{field}.{key}"), probe, errors);
+        }
+    }
 }
 
 fn probe(probe: &Value, field: &str, only_once: bool, errors: &mut Vec<FieldError>) {
@@ -369,7 +375,33 @@ fn env(list: &Value, field: &str, errors: &mut Vec<FieldError>) {
             let detail = "may not have more than one field specified at a time";
             errors.push(FieldError::invalid(format!("{field}.valueFrom"), "", detail));
         }
+        if let Some(path) = source["fieldRef"]["fieldPath"].as_str()
+            && let Some(problem) = field_path_problem(path)
+        {
+            errors.push(FieldError::invalid(format!("{field}.valueFrom.fieldRef.fieldPath"), path, problem));
+        }
     }
+}
+
+/// What an environment variable may be taken from.
+fn field_path_problem(path: &str) -> Option<String> {
+    const KNOWN: [&str; 10] = [
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+        "spec.host",
+    ];
+    let subscript = ["metadata.annotations['", "metadata.labels['"].iter().any(|start| path.starts_with(start));
+    if KNOWN.contains(&path) || subscript {
+        return None;
+    }
+    Some(format!("error converting fieldPath: field label not supported: {path}"))
 }
 
 fn mounts(list: &Value, field: &str, volumes: &[&str], errors: &mut Vec<FieldError>) {
@@ -380,6 +412,9 @@ fn mounts(list: &Value, field: &str, volumes: &[&str], errors: &mut Vec<FieldErr
         if name.is_empty() {
             errors.push(FieldError::required(format!("{field}.name"), ""));
         }
+        if !volumes.contains(&name) {
+            errors.push(FieldError::not_found(format!("{field}.name"), name));
+        }
         if path.is_empty() {
             errors.push(FieldError::required(format!("{field}.mountPath"), ""));
         }
@@ -387,9 +422,6 @@ fn mounts(list: &Value, field: &str, volumes: &[&str], errors: &mut Vec<FieldErr
             errors.push(FieldError::invalid(format!("{field}.mountPath"), path, "must be unique"));
         }
         paths.push(path);
-        if !volumes.contains(&name) {
-            errors.push(FieldError::not_found(format!("{field}.name"), name));
-        }
     }
 }
 
@@ -428,6 +460,13 @@ pub(super) fn resources(resources: &Value, field: &str, errors: &mut Vec<FieldEr
     }
     for (name, _) in resources["requests"].as_object().into_iter().flatten() {
         request_against_limit(resources, name, field, errors);
+    }
+    let any = |wanted: &dyn Fn(&str) -> bool| {
+        let lists = ["limits", "requests"].iter().filter_map(|list| resources[*list].as_object());
+        lists.flatten().any(|(name, _)| wanted(name))
+    };
+    if any(&|name| name.starts_with("hugepages-")) && !any(&|name| name == "cpu" || name == "memory") {
+        errors.push(FieldError::forbidden(field, "HugePages require cpu or memory"));
     }
 }
 

@@ -25,13 +25,13 @@ pub(super) fn budget(object: &Value) -> Vec<FieldError> {
             errors.extend(super::workloads::int_or_percent(value, &format!("spec.{key}")));
         }
     }
+    errors.extend(label_selector(&spec["selector"], "spec.selector"));
     if let Some(policy) = spec["unhealthyPodEvictionPolicy"].as_str()
         && !["IfHealthyBudget", "AlwaysAllow"].contains(&policy)
     {
         let allowed = ["AlwaysAllow", "IfHealthyBudget"];
         errors.push(FieldError::not_supported("spec.unhealthyPodEvictionPolicy", policy, &allowed));
     }
-    errors.extend(label_selector(&spec["selector"], "spec.selector"));
     errors
 }
 
@@ -47,7 +47,7 @@ pub(super) fn priority_class(object: &Value) -> Vec<FieldError> {
         let detail = "maximum allowed value of a user defined priority is 1000000000";
         errors.push(FieldError::forbidden("value", detail));
     }
-    let policies = ["Never", "PreemptLowerPriority"];
+    let policies = ["PreemptLowerPriority", "Never"];
     errors.extend(super::one_of("preemptionPolicy", &object["preemptionPolicy"], &policies));
     errors
 }
@@ -96,6 +96,15 @@ pub(super) fn rules(object: &Value, cluster: bool) -> Vec<FieldError> {
         if count("resources") == 0 {
             let detail = "resource rules must supply at least one resource";
             errors.push(FieldError::required(format!("{field}.resources"), detail));
+        }
+    }
+    for (field, selector) in
+        items(&object["aggregationRule"]["clusterRoleSelectors"], "aggregationRule.clusterRoleSelectors")
+    {
+        let found = label_selector(selector, &field);
+        if !found.is_empty() {
+            errors.extend(found);
+            errors.push(FieldError::invalid(field, Value::Null, "invalid label selector."));
         }
     }
     errors
@@ -168,7 +177,9 @@ pub(super) fn autoscaler(object: &Value) -> Vec<FieldError> {
     if least < 1 {
         errors.push(FieldError::invalid("spec.minReplicas", least, "must be greater than or equal to 1"));
     }
-    if most < 1 {
+    if most == 0 {
+        errors.push(FieldError::required("spec.maxReplicas", "must be set and greater than 0"));
+    } else if most < 1 {
         errors.push(FieldError::invalid("spec.maxReplicas", most, "must be greater than 0"));
     }
     if most < least {
@@ -177,6 +188,36 @@ pub(super) fn autoscaler(object: &Value) -> Vec<FieldError> {
     for key in ["kind", "name"] {
         if spec["scaleTargetRef"][key].as_str().unwrap_or_default().is_empty() {
             errors.push(FieldError::required(format!("spec.scaleTargetRef.{key}"), ""));
+        }
+    }
+    let api_version = spec["scaleTargetRef"]["apiVersion"].as_str().unwrap_or_default();
+    let core = spec["scaleTargetRef"]["kind"] == "ReplicationController";
+    if !core && !api_version.contains('/') {
+        let detail = "apiVersion must specify API group";
+        errors.push(FieldError::invalid("spec.scaleTargetRef.apiVersion", api_version, detail));
+    }
+    for (field, metric) in items(&spec["metrics"], "spec.metrics") {
+        let source = match metric["type"].as_str().unwrap_or_default() {
+            "" => {
+                errors.push(FieldError::required(format!("{field}.type"), "must specify a metric source type"));
+                continue;
+            }
+            "Object" => "object",
+            "Pods" => "pods",
+            "Resource" => "resource",
+            "ContainerResource" => "containerResource",
+            "External" => "external",
+            other => {
+                let known = ["ContainerResource", "External", "Object", "Pods", "Resource"];
+                // Once for the type, once for the source it does not name.
+                let error = FieldError::not_supported(format!("{field}.type"), other, &known);
+                errors.extend([error.clone(), error]);
+                continue;
+            }
+        };
+        if !metric[source].is_object() {
+            let detail = "must populate information for the given metric source";
+            errors.push(FieldError::required(format!("{field}.{source}"), detail));
         }
     }
     errors
@@ -197,8 +238,14 @@ pub(super) fn signing_request(object: &Value) -> Vec<FieldError> {
     // "-----BEGIN CERTIFICATE REQUEST-----" in base64, at any of the three alignments only the first of which a file has.
     const PEM: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNU";
     let request = object["spec"]["request"].as_str().unwrap_or_default();
-    if request.starts_with(PEM) {
-        return Vec::new();
+    let mut errors = Vec::new();
+    if !request.starts_with(PEM) {
+        errors.push(FieldError::invalid("spec.request", request, "PEM block type must be CERTIFICATE REQUEST"));
     }
-    vec![FieldError::invalid("spec.request", request, "PEM block type must be CERTIFICATE REQUEST")]
+    let signer = object["spec"]["signerName"].as_str().unwrap_or_default();
+    if signer.split('/').count() != 2 || !signer.contains('.') {
+        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        errors.push(FieldError::invalid("spec.signerName", signer, detail));
+    }
+    errors
 }

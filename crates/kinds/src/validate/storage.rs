@@ -92,6 +92,55 @@ pub(super) fn claim(object: &Value) -> Vec<FieldError> {
         }
         Some(_) => {}
     }
+    let class = spec["storageClassName"].as_str().unwrap_or_default();
+    if !class.is_empty() {
+        for message in names::dns_subdomain(class).err().into_iter().flatten() {
+            errors.push(FieldError::invalid("spec.storageClassName", class, message));
+        }
+    }
+    let modes = ["Block", "Filesystem"];
+    if let Some(mode) = spec["volumeMode"].as_str().filter(|mode| !modes.contains(mode)) {
+        errors.push(FieldError::not_supported("spec.volumeMode", mode, &modes));
+    }
+    errors
+}
+
+pub(super) fn attachment(object: &Value) -> Vec<FieldError> {
+    let spec = &object["spec"];
+    let mut errors = Vec::new();
+    let text = |key: &str| spec[key].as_str().unwrap_or_default();
+    if text("attacher").is_empty() {
+        errors.push(FieldError::required("spec.attacher", ""));
+    }
+    let source = &spec["source"];
+    let given = ["inlineVolumeSpec", "persistentVolumeName"].iter().filter(|key| !source[**key].is_null()).count();
+    if given == 0 {
+        let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+        errors.push(FieldError::required("spec.source", detail));
+    } else if given == 2 {
+        let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+        errors.push(FieldError::forbidden("spec.source", detail));
+    }
+    for message in names::dns_subdomain(text("nodeName")).err().into_iter().flatten() {
+        errors.push(FieldError::invalid("spec.nodeName", text("nodeName"), message));
+    }
+    errors
+}
+
+pub(super) fn csi_node(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut known: Vec<&str> = Vec::new();
+    for (field, driver) in super::items(&object["spec"]["drivers"], "spec.drivers") {
+        let text = |key: &str| driver[key].as_str().unwrap_or_default();
+        if text("nodeID").is_empty() {
+            errors.push(FieldError::required(format!("{field}.nodeID"), ""));
+        }
+        errors.extend(super::non_negative(&format!("{field}.allocatable.count"), &driver["allocatable"]["count"]));
+        if known.contains(&text("name")) {
+            errors.push(FieldError::duplicate(format!("{field}.name"), text("name")));
+        }
+        known.push(text("name"));
+    }
     errors
 }
 
@@ -147,6 +196,12 @@ pub(super) fn volume(object: &Value) -> Vec<FieldError> {
     } else if spec["capacity"].get("storage").is_none() {
         errors.push(FieldError::not_supported("spec.capacity", &spec["capacity"], &["storage"]));
     }
+    let policies = ["Delete", "Recycle", "Retain"];
+    errors.extend(super::one_of(
+        "spec.persistentVolumeReclaimPolicy",
+        &spec["persistentVolumeReclaimPolicy"],
+        &policies,
+    ));
     const OTHER: [&str; 9] = [
         "capacity",
         "accessModes",
@@ -165,15 +220,17 @@ pub(super) fn volume(object: &Value) -> Vec<FieldError> {
         .map(|(key, _)| key)
         .filter(|key| !OTHER.contains(&key.as_str()))
         .collect();
+    let path = spec["hostPath"]["path"].as_str().unwrap_or_default();
+    if path.split('/').any(|part| part == "..") {
+        errors.push(FieldError::invalid("spec.hostPath.path", path, "must not contain '..'"));
+    }
+    if let Some(second) = sources.get(1) {
+        let detail = "may not specify more than 1 volume type";
+        errors.push(FieldError::forbidden(format!("spec.{second}"), detail));
+    }
     if sources.is_empty() {
         errors.push(FieldError::required("spec", "must specify a volume type"));
     }
-    let policies = ["Delete", "Recycle", "Retain"];
-    errors.extend(super::one_of(
-        "spec.persistentVolumeReclaimPolicy",
-        &spec["persistentVolumeReclaimPolicy"],
-        &policies,
-    ));
     errors
 }
 

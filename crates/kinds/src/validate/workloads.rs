@@ -9,21 +9,47 @@ use crate::selector::Selector;
 
 pub(super) fn validate(kind: &str, object: &Value) -> Vec<FieldError> {
     let spec = &object["spec"];
-    let mut errors = non_negative("spec.replicas", &spec["replicas"]);
-    errors.extend(selector(spec, kind));
+    let mut errors = Vec::new();
     if kind == "StatefulSet" {
-        let policies = ["OrderedReady", "Parallel"];
-        errors.extend(super::one_of("spec.podManagementPolicy", &spec["podManagementPolicy"], &policies));
+        errors.extend(stateful_set(spec));
     }
-    errors.extend(template(spec));
+    errors.extend(non_negative("spec.replicas", &spec["replicas"]));
+    errors.extend(selector(spec, kind));
+    errors.extend(template(spec, kind));
+    if kind == "Deployment" {
+        errors.extend(strategy(spec));
+    }
     errors.extend(non_negative("spec.minReadySeconds", &spec["minReadySeconds"]));
-    match kind {
-        "Deployment" => errors.extend(deployment(spec)),
-        "DaemonSet" => errors.extend(update_strategy(spec, &["OnDelete", "RollingUpdate"])),
-        "StatefulSet" => errors.extend(update_strategy(spec, &["OnDelete", "RollingUpdate"])),
-        _ => {}
+    if kind == "DaemonSet" {
+        errors.extend(daemon_strategy(spec));
     }
     errors.extend(non_negative("spec.revisionHistoryLimit", &spec["revisionHistoryLimit"]));
+    if kind == "Deployment" {
+        errors.extend(progress_deadline(spec));
+    }
+    errors
+}
+
+fn stateful_set(spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let policy = text(&spec["podManagementPolicy"]);
+    if !["OrderedReady", "Parallel"].contains(&policy.as_str()) {
+        let detail = "must be 'OrderedReady' or 'Parallel'";
+        errors.push(FieldError::invalid("spec.podManagementPolicy", policy, detail));
+    }
+    let strategy = text(&spec["updateStrategy"]["type"]);
+    if !["RollingUpdate", "OnDelete"].contains(&strategy.as_str()) {
+        let mut error = FieldError::invalid("spec.updateStrategy", "", "must be 'RollingUpdate' or 'OnDelete'");
+        error.value = Some(format!("{{\"Type\":{strategy:?},\"RollingUpdate\":null}}"));
+        errors.push(error);
+    }
+    let service = text(&spec["serviceName"]);
+    if !service.is_empty() {
+        for message in crate::names::dns_label(&service).err().into_iter().flatten() {
+            errors.push(FieldError::invalid("spec.serviceName", service.as_str(), message));
+        }
+    }
     errors
 }
 
@@ -36,6 +62,7 @@ fn selector(spec: &Value, kind: &str) -> Vec<FieldError> {
     // No selector selects nothing, so also not the template.
     let Some(found) = selector else { return vec![FieldError::required("spec.selector", ""), mismatch(spec)] };
     let mut errors = label_selector(found, "spec.selector");
+    let unusable = !errors.is_empty();
     let empty = ["matchLabels", "matchExpressions"].iter().all(|key| match &found[*key] {
         Value::Object(map) => map.is_empty(),
         Value::Array(list) => list.is_empty(),
@@ -53,34 +80,55 @@ fn selector(spec: &Value, kind: &str) -> Vec<FieldError> {
         error.value = Some(shown.into());
         errors.push(error);
     }
+    if unusable {
+        errors.push(FieldError::invalid("spec.selector", found, "invalid label selector"));
+        return errors;
+    }
     if !empty && !Selector::from_struct(Some(found)).matches_labels(spec["template"]["metadata"].get("labels")) {
         errors.push(mismatch(spec));
     }
     errors
 }
 
-fn template(spec: &Value) -> Vec<FieldError> {
+fn template(spec: &Value, kind: &str) -> Vec<FieldError> {
+    // A selector that cannot be read leaves nothing to compare the template with.
+    if spec.get("selector").is_some_and(|selector| !label_selector(selector, "").is_empty()) && kind != "DaemonSet" {
+        return Vec::new();
+    }
     let mut errors = pod::template(&spec["template"], "spec.template", Owner::Template);
     let policy = spec["template"]["spec"]["restartPolicy"].as_str().unwrap_or_default();
     if policy != "Always" && errors.iter().all(|error| error.field != "spec.template.spec.restartPolicy") {
         errors.push(FieldError::not_supported("spec.template.spec.restartPolicy", policy, &["Always"]));
     }
     if spec["template"]["spec"].get("activeDeadlineSeconds").is_some() {
-        let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
+        let kind = if kind == "DaemonSet" || kind == "StatefulSet" { kind } else { "ReplicaSet" };
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
         errors.push(FieldError::forbidden("spec.template.spec.activeDeadlineSeconds", detail));
     }
     errors
 }
 
-fn update_strategy(spec: &Value, allowed: &[&str]) -> Vec<FieldError> {
-    let kind = spec["updateStrategy"]["type"].as_str().unwrap_or_default();
-    if allowed.contains(&kind) {
-        return Vec::new();
+fn daemon_strategy(spec: &Value) -> Vec<FieldError> {
+    const FIELD: &str = "spec.updateStrategy";
+    match spec["updateStrategy"]["type"].as_str().unwrap_or_default() {
+        "OnDelete" => Vec::new(),
+        "RollingUpdate" => {
+            let rolling = &spec["updateStrategy"]["rollingUpdate"];
+            let mut errors = Vec::new();
+            for key in ["maxUnavailable", "maxSurge"] {
+                errors.extend(int_or_percent(&rolling[key], &format!("{FIELD}.rollingUpdate.{key}")));
+            }
+            if is_zero(&rolling["maxUnavailable"]) && is_zero(&rolling["maxSurge"]) {
+                let detail = "cannot be 0 when maxSurge is 0";
+                errors.push(FieldError::required(format!("{FIELD}.rollingUpdate.maxUnavailable"), detail));
+            }
+            errors
+        }
+        other => vec![FieldError::not_supported(FIELD, other, &["OnDelete", "RollingUpdate"])],
     }
-    vec![FieldError::not_supported("spec.updateStrategy.type", kind, allowed)]
 }
 
-fn deployment(spec: &Value) -> Vec<FieldError> {
+fn strategy(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let kind = spec["strategy"]["type"].as_str().unwrap_or_default();
     let rolling = spec["strategy"].get("rollingUpdate").filter(|rolling| !rolling.is_null());
@@ -113,6 +161,11 @@ fn deployment(spec: &Value) -> Vec<FieldError> {
             errors.push(error);
         }
     }
+    errors
+}
+
+fn progress_deadline(spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     let (deadline, ready) = (spec["progressDeadlineSeconds"].as_i64(), spec["minReadySeconds"].as_i64().unwrap_or(0));
     if let Some(deadline) = deadline {
         errors.extend(non_negative("spec.progressDeadlineSeconds", &spec["progressDeadlineSeconds"]));
@@ -203,7 +256,7 @@ pub(super) fn replication_controller(object: &Value) -> Vec<FieldError> {
             detail,
         ));
     }
-    errors.extend(template(spec));
+    errors.extend(template(spec, "ReplicationController"));
     errors
 }
 
@@ -214,7 +267,8 @@ pub(super) fn job_spec(spec: &Value, field: &str) -> Vec<FieldError> {
     }
     let modes = ["Indexed", "NonIndexed"];
     if let Some(mode) = spec["completionMode"].as_str().filter(|mode| !modes.contains(mode)) {
-        errors.push(FieldError::not_supported(format!("{field}.completionMode"), mode, &modes));
+        let shown = ["NonIndexed", "Indexed"];
+        errors.push(FieldError::not_supported(format!("{field}.completionMode"), mode, &shown));
     }
     if spec["completionMode"] == "Indexed" && spec.get("completions").is_none() {
         let detail = "when completion mode is Indexed";
@@ -272,6 +326,9 @@ pub(super) fn cron_job(object: &Value) -> Vec<FieldError> {
 
 /// What is wrong with a cron schedule, in the words of the parser the server uses.
 fn schedule_problem(schedule: &str) -> Option<String> {
+    if schedule.contains("TZ=") {
+        return Some("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());
+    }
     if let Some(descriptor) = schedule.strip_prefix('@') {
         let known = ["yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly"];
         if known.contains(&descriptor) || descriptor.starts_with("every ") {
