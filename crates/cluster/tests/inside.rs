@@ -4,6 +4,8 @@
 
 #[path = "inside/bench.rs"]
 mod bench;
+#[path = "inside/corners.rs"]
+mod corners;
 #[path = "inside/lab.rs"]
 mod lab;
 #[path = "inside/life.rs"]

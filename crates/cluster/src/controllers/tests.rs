@@ -31,7 +31,9 @@ fn pod(name: &str, extra: Value) -> (Kind, Value) {
 }
 
 fn node(taints: Value, ready: &str) -> (Kind, Value) {
-    let node = json!({"metadata": {"name": "node-1", "uid": "n", "creationTimestamp": "1970-01-01T00:00:00Z"}, "spec": {"taints": taints},
+    let metadata = json!({"name": "node-1", "uid": "n", "creationTimestamp": "1970-01-01T00:00:00Z",
+        "annotations": {"node.alpha.kubernetes.io/ttl": "0"}});
+    let node = json!({"metadata": metadata, "spec": {"taints": taints},
         "status": {"conditions": [{"type": "Ready", "status": ready, "lastHeartbeatTime": "1970-01-01T00:01:40Z"}]}});
     (Kind::Node, node)
 }

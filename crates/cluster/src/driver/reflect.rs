@@ -40,21 +40,20 @@ pub struct Line {
 
 impl Line {
     pub fn decode(&self, kind: Kind) -> serde_json::Result<Object> {
-        let line: RawLine = serde_json::from_str(&self.json)?;
-        kind.decode(line.object.get())
+        kind.decode_wrapped(&self.json)
     }
 }
 
+/// A line read for its head only: most lines tell what our own writes have told already.
 #[derive(Deserialize)]
-struct RawLine<'a> {
+struct Told<'a> {
     #[serde(rename = "type")]
     event: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
+    #[serde(default)]
+    object: Head,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
 struct Head {
     #[serde(default)]
     metadata: HeadMeta,
@@ -129,19 +128,18 @@ impl State {
     /// Bookmarks move on quietly; an error event means the place is lost.
     fn read(&mut self, json: String) -> Option<News> {
         let (deleted, head) = {
-            let line: RawLine = serde_json::from_str(&json).ok()?;
+            let line: Told = serde_json::from_str(&json).ok()?;
             if line.event == "ERROR" {
                 self.version = None;
                 self.lines = None;
                 return None;
             }
-            let head: Head = serde_json::from_str(line.object.get()).ok()?;
-            let version = head.metadata.resource_version.parse().ok()?;
+            let version = line.object.metadata.resource_version.parse().ok()?;
             self.version = Some(version);
             if line.event == "BOOKMARK" {
                 return None;
             }
-            (line.event == "DELETED", head.metadata)
+            (line.event == "DELETED", line.object.metadata)
         };
         Some(News::Changed(Line {
             deleted,

@@ -11,7 +11,7 @@ use crate::selector::Selector;
 use crate::world::{Change, Kind, Object, World};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -245,18 +245,14 @@ impl Route<'_> {
     /// Whether services and budgets could care: most status changes are of no interest to them.
     fn visible_change(&self, sides: &[&Arc<Pod>]) -> bool {
         let [old, new] = sides else { return true };
-        let gist = |p: &Pod| {
+        type Gist<'a> = (Option<&'a BTreeMap<String, String>>, bool, bool, Option<&'a str>, Option<&'a str>);
+        fn gist(p: &Pod) -> Gist<'_> {
             let status = p.status.as_ref();
             let ready = crate::controllers::replicas::is_ready(p);
-            let ip = status.and_then(|s| s.pod_ip.clone());
-            (
-                p.metadata.labels.clone(),
-                p.metadata.deletion_timestamp.is_some(),
-                ready,
-                ip,
-                status.and_then(|s| s.phase.clone()),
-            )
-        };
+            let ip = status.and_then(|s| s.pod_ip.as_deref());
+            let phase = status.and_then(|s| s.phase.as_deref());
+            (p.metadata.labels.as_ref(), p.metadata.deletion_timestamp.is_some(), ready, ip, phase)
+        }
         gist(old) != gist(new)
     }
 

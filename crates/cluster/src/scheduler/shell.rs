@@ -13,7 +13,7 @@ use crate::op::{Event, Op, Source, Style};
 use crate::selector::Selector;
 use crate::world::{Change, Kind, Object, World};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -316,6 +316,9 @@ impl Scheduler {
         if let Some(old) = old.filter(|o| o.metadata.uid != pod.metadata.uid) {
             self.drop_pod(&change.key, old);
         }
+        if old.is_some_and(|old| same_to_us(old, pod)) && !self.assumed.contains_key(&change.key) {
+            return;
+        }
         let info = Arc::new(PodInfo::new(pod.clone()));
         match node_of(pod) {
             Some(node) => {
@@ -413,6 +416,30 @@ fn pod_of(object: &Option<Object>) -> Option<&Arc<Pod>> {
         Some(Object::Pod(pod)) => Some(pod),
         _ => None,
     }
+}
+
+/// Whether a pod on its node changed in nothing that anybody here looks at: most changes of a status are of that kind.
+fn same_to_us(old: &Pod, new: &Pod) -> bool {
+    let gist = |pod: &'_ Pod| {
+        let status = pod.status.as_ref();
+        (status.and_then(|s| s.start_time.clone()), pod.metadata.deletion_timestamp.clone())
+    };
+    let sizes = |pod: &Pod| {
+        let of = |list: &Option<Vec<ContainerStatus>>| {
+            let sizes = list.iter().flatten().map(|c| (c.resources.clone(), c.allocated_resources.clone()));
+            sizes.collect::<Vec<_>>()
+        };
+        let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+        let resizing = conditions.filter(|c| c.type_.starts_with("PodResize")).cloned().collect::<Vec<_>>();
+        (pod.status.as_ref().map(|s| (of(&s.container_statuses), of(&s.init_container_statuses))), resizing)
+    };
+    node_of(old).is_some()
+        && !finished(old)
+        && old.metadata.uid == new.metadata.uid
+        && old.metadata.labels == new.metadata.labels
+        && gist(old) == gist(new)
+        && old.spec == new.spec
+        && sizes(old) == sizes(new)
 }
 
 fn node_of(pod: &Pod) -> Option<&str> {

@@ -13,6 +13,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -58,9 +59,18 @@ macro_rules! kinds {
                 match self { $(Self::$kind => stringify!($scope).eq("Namespaced")),* }
             }
 
-            /// Reads an object of this kind.
+            /// Reads an object of this kind, without its managed fields.
             pub fn decode(self, json: &str) -> serde_json::Result<Object> {
-                Ok(match self { $(Self::$kind => Object::$kind(Arc::new(serde_json::from_str(json)?))),* })
+                let json = unmanaged(json);
+                Ok(match self { $(Self::$kind => Object::$kind(Arc::new(serde_json::from_str(&json)?))),* })
+            }
+
+            /// Reads the object of a watch event.
+            pub fn decode_wrapped(self, json: &str) -> serde_json::Result<Object> {
+                let json = unmanaged(json);
+                Ok(match self {
+                    $(Self::$kind => Object::$kind(Arc::new(serde_json::from_str::<Wrapped<$kind>>(&json)?.object))),*
+                })
             }
         }
 
@@ -148,6 +158,49 @@ kinds! {
     CSIStorageCapacity capacities "/apis/storage.k8s.io/v1" "csistoragecapacities" Namespaced
     StorageClass storage_classes "/apis/storage.k8s.io/v1" "storageclasses" Cluster
     VolumeAttachment attachments "/apis/storage.k8s.io/v1" "volumeattachments" Cluster
+}
+
+#[derive(serde::Deserialize)]
+struct Wrapped<T> {
+    object: T,
+}
+
+/// The text of an object without its managed fields. Nobody here reads them, they are half of many an object, and a server
+/// takes a write without them as one that leaves them alone.
+pub(super) fn unmanaged(json: &str) -> Cow<'_, str> {
+    // Inside a string the quotes would be escaped, so this is a key.
+    const KEY: &str = "\"managedFields\":[";
+    let Some(from) = json.find(KEY) else { return Cow::Borrowed(json) };
+    let Some(length) = list_length(&json.as_bytes()[from + KEY.len() - 1..]) else { return Cow::Borrowed(json) };
+    let (before, after) = (&json[..from], &json[from + KEY.len() - 1 + length..]);
+    // One of the commas around it goes with it.
+    let (before, after) = match (before.strip_suffix(','), after.strip_prefix(',')) {
+        (Some(before), _) => (before, after),
+        (None, Some(after)) => (before, after),
+        (None, None) => (before, after),
+    };
+    Cow::Owned([before, after].concat())
+}
+
+/// The length of the list a text begins with, brackets included.
+fn list_length(text: &[u8]) -> Option<usize> {
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    for (i, byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => depth += 1,
+            b']' | b'}' if !quoted => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(i + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Something that happened to an object; one of the two sides is set, or both.
@@ -244,14 +297,14 @@ impl World {
     }
 
     fn relabel(&mut self, change: &Change) {
-        let labels = |object: &Option<Object>| match object {
-            Some(Object::Pod(pod)) => pod.metadata.labels.clone().unwrap_or_default(),
-            _ => BTreeMap::new(),
-        };
-        let (old, new) = (labels(&change.old), labels(&change.new));
-        if old == new {
+        fn labels(object: &Option<Object>) -> Option<&BTreeMap<String, String>> {
+            object.as_ref().and_then(|object| object.meta().labels.as_ref())
+        }
+        if labels(&change.old) == labels(&change.new) {
             return;
         }
+        let owned = |object| labels(object).cloned().unwrap_or_default();
+        let (old, new) = (owned(&change.old), owned(&change.new));
         let namespace = &change.key.namespace;
         for (key, value) in old {
             let entry = (namespace.clone(), key, value);

@@ -33,3 +33,18 @@ fn what_we_deleted_stays_deleted_until_its_successor_comes() {
     assert!(world.remove(Kind::Pod, &key, 9).is_some());
     assert_eq!((world.pods_on("x").count(), world.pods_of("owner").count()), (0, 0));
 }
+
+#[test]
+fn managed_fields_are_left_out_wherever_they_stand() {
+    let managed = r#""managedFields":[{"manager":"a ] } \" b","fieldsV1":{"f:spec":{"k:{\"name\":\"x\"}":{".":{}}}}}]"#;
+    for (text, want) in [
+        (format!(r#"{{"metadata":{{"name":"a",{managed}}},"spec":{{}}}}"#), r#"{"metadata":{"name":"a"},"spec":{}}"#),
+        (format!(r#"{{"metadata":{{{managed},"name":"a"}}}}"#), r#"{"metadata":{"name":"a"}}"#),
+        (format!(r#"{{"metadata":{{{managed}}}}}"#), r#"{"metadata":{}}"#),
+        (format!(r#"{{"metadata":{{"name":"a",{managed},"uid":"u"}}}}"#), r#"{"metadata":{"name":"a","uid":"u"}}"#),
+        (r#"{"note":"\"managedFields\":[ in words"}"#.to_owned(), r#"{"note":"\"managedFields\":[ in words"}"#),
+        (r#"{"metadata":{"managedFields":[{"#.to_owned(), r#"{"metadata":{"managedFields":[{"#),
+    ] {
+        assert_eq!(kinds::unmanaged(&text), want, "{text}");
+    }
+}
