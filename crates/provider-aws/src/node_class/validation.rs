@@ -182,7 +182,9 @@ async fn run_dry(
     tags: &Tags,
 ) -> Result<Outcome, karpenter_provider::BoxError> {
     let mut first: Option<AwsError> = None;
-    for subnet in class.status.iter().filter_map(|status| status.subnets.as_ref()).flatten() {
+    // Collected first: a lazy iterator across an `await` would keep this future from being sent between threads.
+    let subnets: Vec<_> = class.status.iter().filter_map(|status| status.subnets.as_ref()).flatten().collect();
+    for subnet in subnets {
         let request = RunInstances {
             template_name: planned.template.name.clone(),
             instance_type: planned.types.first().map(|kind| kind.name.to_string()).unwrap_or_default(),
