@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context as Waiting, Poll};
 
 use futures_util::task::AtomicWaker;
+use karpenter_core::World;
+use karpenter_core::plan::Plan;
 use karpenter_index::{Change, Index, Key, Object};
 use karpenter_provider::CloudProvider;
 use kube::Client;
@@ -26,8 +28,12 @@ pub struct Context {
     pub metrics: Metrics,
     /// Pods that wait to be planned together.
     pub batcher: Batcher,
+    /// Sees every plan before it is carried out: for whoever wants to judge them.
+    pub plan_observer: OnceLock<PlanObserver>,
     inbox: Inbox,
 }
+
+pub type PlanObserver = Box<dyn Fn(&World, &Plan) + Send + Sync>;
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,6 +63,7 @@ impl Context {
             recorder: Recorder::new(clock.clone()),
             metrics: Metrics::default(),
             batcher: Batcher::new(settings.batch_idle, settings.batch_max),
+            plan_observer: OnceLock::new(),
             inbox: Inbox::default(),
             client,
             clock,

@@ -37,7 +37,7 @@ pub mod termination;
 pub mod write;
 
 pub use clock::Clock;
-pub use context::Context;
+pub use context::{Context, PlanObserver};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use reconciler::{Action, Backoff, Reconciler};

@@ -99,6 +99,9 @@ async fn pass(context: &Context) -> Result<()> {
     let pools: Vec<Pool> = offers.iter().map(|offer| offer.pool.clone()).collect();
     let world = context.index.snapshot(now, pools);
     let plan = karpenter_scheduling::solve(&world);
+    if let Some(observe) = context.plan_observer.get() {
+        observe(&world, &plan);
+    }
     outcome::tell(context, &world, &offers, &plan);
     nominate(context, &world, &plan, now);
     create_all(context, &world, &offers, &plan).await
