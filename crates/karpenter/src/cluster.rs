@@ -121,13 +121,13 @@ fn takes_pods(node: &Node) -> bool {
 }
 
 /// A kubeconfig on disk. One nobody asked for by name goes away with the cluster.
-struct Kubeconfig {
+pub(crate) struct Kubeconfig {
     path: PathBuf,
     temporary: bool,
 }
 
 impl Kubeconfig {
-    fn write(listening: &Listening, path: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn write(listening: &Listening, path: Option<&Path>) -> anyhow::Result<Self> {
         // Absolute, so that whoever exports it may change their folder.
         let absolute = match path {
             Some(path) => std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))?,
@@ -137,7 +137,7 @@ impl Kubeconfig {
         Ok(Self { path: absolute, temporary: path.is_none() })
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -151,7 +151,7 @@ impl Drop for Kubeconfig {
 }
 
 /// The signals that end us.
-struct End {
+pub(crate) struct End {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -160,14 +160,14 @@ struct End {
 
 impl End {
     #[cfg(unix)]
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
     #[cfg(unix)]
-    async fn asked_for(&mut self) {
+    pub(crate) async fn asked_for(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -175,18 +175,18 @@ impl End {
     }
 
     #[cfg(not(unix))]
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self {})
     }
 
     #[cfg(not(unix))]
-    async fn asked_for(&mut self) {
+    pub(crate) async fn asked_for(&mut self) {
         let _ = tokio::signal::ctrl_c().await;
     }
 }
 
 /// A word as a shell reads it back.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -5,10 +5,12 @@ mod catalogue;
 mod cli;
 mod cluster;
 mod completions;
+mod controller;
 mod crds;
 mod hash;
 mod plan;
 mod settings;
+mod simulated;
 mod terminal;
 mod types;
 
@@ -23,6 +25,7 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let outcome = match Cli::parse().command {
+        Command::Controller(args) => controller::run(&args, &mut out),
         Command::Plan(args) => plan::run(&args, &mut out),
         Command::Types(args) => types::run(&args, &mut out),
         Command::Hash(args) => hash::run(&args, &mut out),

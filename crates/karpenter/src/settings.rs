@@ -1,6 +1,7 @@
 //! The controller's settings as far as they change plans, types and hashes: a flag beats an environment variable beats
 //! the default.
 
+pub(crate) mod controller;
 mod gates;
 mod scheduler_config;
 
@@ -33,7 +34,7 @@ pub(crate) struct SettingsArgs {
     /// Leave out pods that ask for devices through ResourceClaims [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     ignore_dra_requests: Option<bool>,
-    /// Millicores; accepted as in the controller, plans do not depend on it [default: 1000]
+    /// Millicores, which say how much the controller does at once; plans do not depend on it [default: 1000]
     #[arg(long, value_name = "MILLICORES", allow_negative_numbers = true)]
     cpu_requests: Option<i64>,
 }
@@ -43,6 +44,9 @@ pub(crate) struct SettingsArgs {
 pub(crate) struct Resolved {
     pub(crate) core: Settings,
     pub(crate) ec2: Ec2Settings,
+    pub(crate) gates: FeatureGates,
+    /// Millicores.
+    pub(crate) cpu_requests: u32,
 }
 
 impl SettingsArgs {
@@ -87,10 +91,14 @@ impl SettingsArgs {
         });
         let devices = || env("IGNORE_DRA_REQUESTS").and_then(|value| go_bool(&value));
         let ignore_device_requests = self.ignore_dra_requests.or_else(devices).unwrap_or(true);
+        let millicores = self.cpu_requests.or_else(|| parsed(env("CPU_REQUESTS"))).unwrap_or(0);
+        let cpu_requests = u32::try_from(millicores).ok().filter(|given| *given > 0).unwrap_or(1000);
         if !faults.is_empty() {
             return Err(faults);
         }
         Ok(Resolved {
+            gates,
+            cpu_requests,
             core: Settings {
                 preferences,
                 min_values,
@@ -108,7 +116,7 @@ impl SettingsArgs {
 }
 
 /// An environment variable that does not parse counts as absent.
-fn parsed<T: std::str::FromStr>(value: Option<String>) -> Option<T> {
+pub(crate) fn parsed<T: std::str::FromStr>(value: Option<String>) -> Option<T> {
     value.and_then(|value| value.trim().parse().ok())
 }
 

@@ -1,15 +1,16 @@
-//! Feature gates, of which plans need one; the others are read and left alone.
+//! Feature gates: those somebody here looks at; the others are read and left alone.
 
 use super::go_bool;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeatureGates {
     pub(crate) reserved_capacity: bool,
+    pub(crate) node_repair: bool,
 }
 
 impl Default for FeatureGates {
     fn default() -> Self {
-        Self { reserved_capacity: true }
+        Self { reserved_capacity: true, node_repair: false }
     }
 }
 
@@ -21,8 +22,10 @@ impl FeatureGates {
             let (name, value) = entry.split_once('=').ok_or(format!("{entry:?} is not Name=bool"))?;
             let value =
                 go_bool(value.trim()).ok_or(format!("{:?} in {entry:?} is neither true nor false", value.trim()))?;
-            if name.trim() == "ReservedCapacity" {
-                gates.reserved_capacity = value;
+            match name.trim() {
+                "ReservedCapacity" => gates.reserved_capacity = value,
+                "NodeRepair" => gates.node_repair = value,
+                _ => {}
             }
         }
         Ok(gates)

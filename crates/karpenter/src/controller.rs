@@ -1,0 +1,141 @@
+//! `karpenter controller`.
+
+mod connection;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use karpenter_controllers::Clock;
+use karpenter_runtime::log::{self, Format, Log};
+use karpenter_runtime::{Amazon, Autoscaler, serve};
+
+use crate::bad_input::BadInput;
+use crate::cluster::End;
+use crate::settings::controller::{ControllerSettings, ControllerSettingsArgs, duration};
+use crate::simulated::{self, Fate, Kubelets};
+use connection::Connection;
+
+/// Run the controller against the cluster in KUBECONFIG
+///
+/// With --simulate-region it buys in a region that exists only in this process: the very controllers and the very AWS
+/// logic, on any cluster, without an account. Every selector by tag or name, every role, profile and alias resolves
+/// there. Instances are kept in ConfigMaps and survive a restart.
+///
+/// The cluster needs our CustomResourceDefinitions; --install-crds brings them. One replica at a time: leader election
+/// is not there yet.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  karpenter controller --simulate-region us-east-1 --install-crds
+  karpenter controller --simulate-region eu-west-1 --boot-delay 0s --kubelets external   # kwok plays the kubelets
+  karpenter controller --simulate-region us-east-1 --faults=7                            # a rough day")]
+pub(crate) struct Args {
+    /// Buy in a simulated region, made from the built-in catalogue
+    #[arg(long, value_name = "REGION")]
+    simulate_region: Option<String>,
+    /// Decides prices, delays and ids of the simulated region
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// From launch until a node registers [default: drawn for each machine]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    boot_delay: Option<Duration>,
+    /// Who plays the kubelets of simulated machines
+    #[arg(long, value_name = "WHO", default_value = "internal")]
+    kubelets: Kubelets,
+    /// A rough day: stock-outs, throttling, dead machines, spot reclaims; from the seed given, or else from --seed
+    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true)]
+    faults: Option<Option<u64>>,
+    /// Identity of the simulated region, which writes Nodes and its ConfigMaps [default: the controller's own]
+    #[arg(long, value_name = "FILE")]
+    simulate_kubeconfig: Option<PathBuf>,
+    /// Apply our CustomResourceDefinitions first
+    #[arg(long)]
+    install_crds: bool,
+    /// How log lines look
+    #[arg(long, value_name = "FORMAT", default_value = "json")]
+    log_format: LogFormat,
+    #[command(flatten)]
+    settings: ControllerSettingsArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    Json,
+    Console,
+}
+
+pub(crate) fn run(args: &Args, _out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let Some(region) = &args.simulate_region else {
+        return Err(BadInput(vec![
+            "a region to buy in is missing: --simulate-region is the only way yet, e.g. --simulate-region us-east-1"
+                .to_owned(),
+        ])
+        .into());
+    };
+    if let Err(error) = karpenter_ec2::catalogue::builtin::catalogue().region(region) {
+        return Err(BadInput(vec![format!("--simulate-region: {error}")]).into());
+    }
+    let settings = args.settings.resolve(&|name| std::env::var(name).ok()).map_err(BadInput)?;
+    let outputs = log::outputs(&settings.log_output_paths).context("log-output-paths")?;
+    let format = match args.log_format {
+        LogFormat::Json => Format::Json,
+        LogFormat::Console => Format::Console,
+    };
+    Log::new(settings.log_level, format, Clock::system(), outputs).install().context("cannot start logging")?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    // Reconcilers wait more than they work; a second thread answers probes while a plan is made.
+    let runtime = builder.worker_threads(2).enable_all().build().context("cannot start threads")?;
+    let outcome = runtime.block_on(live(args, region, &settings));
+    // Whoever is still connected would otherwise be waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn live(args: &Args, region: &str, settings: &ControllerSettings) -> anyhow::Result<ExitCode> {
+    let mut end = End::new()?;
+    tokio::select! {
+        () = end.asked_for() => Ok(ExitCode::SUCCESS),
+        ended = control(args, region, settings) => ended.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// Runs until it is dropped, or until something it cannot do without fails.
+async fn control(args: &Args, region: &str, settings: &ControllerSettings) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    let connection = Connection::from_environment().await?;
+    if args.install_crds {
+        connection.install_crds().await?;
+    }
+    connection.check_crds().await?;
+    let facts = connection.facts(settings).await?;
+    tracing::info!(
+        cluster = facts.cluster_name,
+        endpoint = facts.cluster_endpoint,
+        kubernetes = facts.kubernetes_version,
+        region,
+        "starting with a simulated region"
+    );
+    let fate = Fate { seed: args.seed, faults: simulated::faults(args.faults, args.seed), boot_delay: args.boot_delay };
+    let mut options = simulated::options(region, &facts.cluster_name, fate);
+    options.cluster_endpoint.clone_from(&facts.cluster_endpoint);
+    options.kubernetes_version.clone_from(&facts.kubernetes_version);
+    let market = simulated::region(options, &clock);
+    let of_region = match &args.simulate_kubeconfig {
+        Some(file) => Connection::from_file(file).await?.client,
+        None => connection.client.clone(),
+    };
+    let namespace = connection.namespace();
+    let _joined = simulated::join(&market, &of_region, &clock, &namespace, args.kubelets).await?;
+    let client = connection.client.clone();
+    let amazon =
+        Amazon::start(client.clone(), &clock, market.aws(), facts).await.context("cannot start the provider")?;
+    let autoscaler = Autoscaler::new(client, clock, &amazon, settings.of_controllers());
+    let _health = serve::health(settings.health_probe_port, Arc::clone(&autoscaler.context)).await?;
+    let _metrics = serve::scrapes(settings.metrics_port, Arc::clone(&autoscaler.context)).await?;
+    tracing::debug!(controllers = autoscaler.names().join(", "), "everything that runs");
+    autoscaler.run().await;
+    Ok(())
+}

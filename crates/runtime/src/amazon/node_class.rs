@@ -1,0 +1,107 @@
+//! The node class reconcilers, run by the engine.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use karpenter_api::EC2NodeClass;
+use karpenter_controllers::{Action, Context, Error, Reconciler, Result};
+use karpenter_index::{Change, Key};
+use karpenter_provider_aws::NodeClassController;
+use karpenter_provider_aws::node_class::Next;
+use kube::{Api, Client};
+
+/// Whole node classes. The index keeps what all clouds have in common; the provider needs the rest, and there are few of
+/// them, so each is read again when the index has seen a newer one.
+pub(crate) struct Classes {
+    client: Client,
+    read: Mutex<BTreeMap<String, Arc<EC2NodeClass>>>,
+}
+
+impl Classes {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client, read: Mutex::default() }
+    }
+
+    pub(crate) async fn get(&self, name: &str, context: &Context) -> kube::Result<Option<Arc<EC2NodeClass>>> {
+        let Some(seen) = context.index.node_class(name) else {
+            self.lock().remove(name);
+            return Ok(None);
+        };
+        let held = self.lock().get(name).cloned();
+        if let Some(held) = held.filter(|held| held.metadata.resource_version == seen.metadata.resource_version) {
+            return Ok(Some(held));
+        }
+        let read = Api::<EC2NodeClass>::all(self.client.clone()).get_opt(name).await?.map(Arc::new);
+        if let Some(read) = &read {
+            self.lock().insert(name.to_owned(), read.clone());
+        }
+        Ok(read)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<EC2NodeClass>>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The controller `nodeclass`.
+pub(crate) struct NodeClasses {
+    pub(crate) controller: Arc<NodeClassController>,
+    pub(crate) classes: Arc<Classes>,
+}
+
+#[async_trait]
+impl Reconciler for NodeClasses {
+    fn name(&self) -> &'static str {
+        "nodeclass"
+    }
+
+    /// A class on its way out waits for the last of its claims.
+    fn wake(&self, change: &Change, _context: &Context) -> Vec<Key> {
+        if let Some(claims) = change.node_claim() {
+            let gone = claims.old.as_ref().filter(|_| claims.new.is_none());
+            return gone.map(|claim| Key::cluster(&claim.spec.node_class_ref.name)).into_iter().collect();
+        }
+        class_key(change).into_iter().collect()
+    }
+
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
+        let Some(class) = self.classes.get(&key.name, context).await? else { return Ok(Action::Done) };
+        let next = self.controller.reconcile(&class).await;
+        Ok(match next.map_err(|error| Error::provider("EC2NodeClass", error))? {
+            Next::Never => Action::Done,
+            Next::After(Duration::ZERO) => Action::Again,
+            Next::After(delay) => Action::After(delay),
+        })
+    }
+}
+
+/// The controller `nodeclass.hash`.
+pub(crate) struct NodeClassHashes {
+    pub(crate) controller: Arc<NodeClassController>,
+    pub(crate) classes: Arc<Classes>,
+}
+
+#[async_trait]
+impl Reconciler for NodeClassHashes {
+    fn name(&self) -> &'static str {
+        "nodeclass.hash"
+    }
+
+    fn wake(&self, change: &Change, _context: &Context) -> Vec<Key> {
+        class_key(change).into_iter().collect()
+    }
+
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
+        if let Some(class) = self.classes.get(&key.name, context).await? {
+            let hashed = self.controller.reconcile_hash(&class).await;
+            hashed.map_err(|error| Error::provider("EC2NodeClass", error))?;
+        }
+        Ok(Action::Done)
+    }
+}
+
+fn class_key(change: &Change) -> Option<Key> {
+    change.node_class()?.new.as_ref().map(|_| change.key.clone())
+}

@@ -1,0 +1,23 @@
+//! From settings to a running autoscaler: what runs, how it is asked after its health, and what it says.
+//!
+//! ```text
+//!   client, clock ─┐
+//!   AWS calls ─────┼─▶ Amazon: provider, its reconcilers, its tasks ─┐
+//!   settings ──────┘                                                 ├─▶ Autoscaler ──▶ Engine + tasks
+//!                        roster: everything that runs ───────────────┘        └──▶ serve: /healthz /readyz /metrics
+//!   log: tracing events as lines people and log shippers read
+//! ```
+//!
+//! Nothing here knows whether the client speaks to EKS or to a server in the same process, whether the AWS calls go
+//! over the wire, or whether time is virtual.
+
+pub mod amazon;
+mod autoscaler;
+pub mod log;
+mod metrics;
+mod roster;
+pub mod serve;
+
+pub use amazon::Amazon;
+pub use autoscaler::Autoscaler;
+pub use roster::roster;

@@ -1,0 +1,92 @@
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use super::*;
+
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn written(threshold: Threshold, format: Format, say: impl FnOnce()) -> Vec<String> {
+    let paper = Paper::default();
+    let clock = Clock::new(|| "2026-01-02T03:04:05.678Z".parse().unwrap());
+    let log = Log::new(threshold, format, clock, vec![Box::new(paper.clone())]);
+    tracing::subscriber::with_default(log, say);
+    let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_line_is_one_json_object_in_upstreams_words() {
+    // covers: API-LG-01, API-LG-02, API-LG-03
+    let lines = written(Threshold::Info, Format::Json, || {
+        tracing::info!(target: "karpenter_x", claim = "c-1", instance_type = "m5.large", count = 3, "launched nodeclaim");
+        tracing::error!(target: "karpenter_x", pod = "ns/p", error = "no room", "could not schedule pod");
+        tracing::debug!(target: "karpenter_x", "not at this level");
+    });
+    let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["level"], "INFO");
+    assert_eq!(lines[0]["time"], "2026-01-02T03:04:05.678Z");
+    assert_eq!(lines[0]["logger"], "controller");
+    assert_eq!(lines[0]["message"], "launched nodeclaim");
+    assert_eq!(lines[0]["NodeClaim"]["name"], "c-1");
+    assert_eq!(lines[0]["instance-type"], "m5.large");
+    assert_eq!(lines[0]["count"], 3);
+    assert!(lines[0].get("commit").is_some() && lines[0].get("caller").is_none());
+    assert_eq!((&lines[1]["level"], &lines[1]["error"]), (&"ERROR".into(), &"no room".into()));
+    assert_eq!(lines[1]["Pod"], serde_json::json!({"name": "p", "namespace": "ns"}));
+}
+
+#[test]
+fn callers_are_named_at_debug_level_only_and_libraries_keep_to_themselves() {
+    // covers: API-LG-02
+    let lines = written(Threshold::Debug, Format::Json, || {
+        tracing::debug!(target: "karpenter_x", "ours");
+        tracing::debug!(target: "hyper", "theirs");
+        tracing::warn!(target: "hyper", "trouble");
+    });
+    let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let messages: Vec<&str> = lines.iter().filter_map(|line| line["message"].as_str()).collect();
+    assert_eq!(messages, ["ours", "trouble"]);
+    assert!(lines[0]["caller"].as_str().unwrap().contains("tests.rs:"));
+}
+
+#[test]
+fn a_flood_is_thinned_out() {
+    // covers: API-LG-04
+    let lines = written(Threshold::Info, Format::Json, || {
+        for _ in 0..350 {
+            tracing::info!(target: "karpenter_x", "again");
+        }
+        tracing::info!(target: "karpenter_x", "something else");
+    });
+    let again = lines.iter().filter(|line| line.contains("again")).count();
+    assert_eq!((again, lines.len()), (102, 103));
+}
+
+#[test]
+fn people_get_one_short_line() {
+    let lines = written(Threshold::Info, Format::Console, || {
+        tracing::info!(target: "karpenter_x", pod = "ns/p", node = "n", price = 0.5, "two\nlines");
+    });
+    assert_eq!(lines, ["03:04:05.678 INFO  two\\nlines  Pod=ns/p  Node=n  price=0.5"]);
+}
+
+#[test]
+fn outputs_are_a_list_of_streams_and_files() {
+    assert_eq!(outputs("stdout, stderr").unwrap().len(), 2);
+    let error = outputs("/no/such/folder/file").err().unwrap();
+    assert!(error.to_string().starts_with("/no/such/folder/file: "), "{error}");
+}

@@ -1,0 +1,112 @@
+//! Series that belong to no single controller, and the page they are all on.
+
+use std::sync::{Arc, Weak};
+
+use karpenter_controllers::Context;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::Registry;
+
+/// What a program of ours was built from. Upstream's label names stay, so that dashboards keep working.
+const BUILD: [(&str, &str); 4] = [
+    ("version", env!("CARGO_PKG_VERSION")),
+    ("goversion", concat!("rust", env!("CARGO_PKG_RUST_VERSION"))),
+    ("goarch", std::env::consts::ARCH),
+    ("commit", crate::log::COMMIT),
+];
+
+pub(crate) fn register(context: &Arc<Context>) {
+    let mut registry = context.metrics.registry();
+    registry.register_collector(Box::new(ClusterState(Arc::downgrade(context))));
+}
+
+/// The page, in the OpenMetrics text format.
+pub(crate) fn page(context: &Context) -> String {
+    let mut page = String::new();
+    // Writing to a string fails only if a metric cannot encode itself, and then what came before it is still good.
+    if let Err(error) = prometheus_client::encoding::text::encode(&mut page, &context.metrics.registry()) {
+        tracing::error!(%error, "the metrics cannot be written");
+    }
+    page
+}
+
+/// Read off the index when somebody asks.
+#[derive(Debug)]
+struct ClusterState(Weak<Context>);
+
+impl Collector for ClusterState {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let build = Family::<Vec<(&'static str, &'static str)>, Gauge>::default();
+        build.get_or_create(&BUILD.to_vec()).set(1);
+        let help = "A metric with a constant '1' value labeled by version from which karpenter was built";
+        build.encode(encoder.encode_descriptor("build_info", help, None, build.metric_type())?)?;
+        let Some(context) = self.0.upgrade() else { return Ok(()) };
+        let mut gauge = |name: &str, help: &str, value: i64| {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+        };
+        let nodes = i64::try_from(context.index.machines().len()).unwrap_or(i64::MAX);
+        gauge("cluster_state_node_count", "Current count of nodes in cluster state", nodes)?;
+        gauge(
+            "cluster_state_synced",
+            "Whether the cluster state has caught up with the API server",
+            i64::from(context.index.is_synced()),
+        )
+    }
+}
+
+/// What the provider counts.
+#[derive(Debug)]
+pub(crate) struct CloudSeries {
+    launch_failures: Family<LaunchFailure, Counter>,
+    termination_failures: Family<Zone, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LaunchFailure {
+    zone: String,
+    zone_id: String,
+    capacity_type: String,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Zone {
+    zone: String,
+    zone_id: String,
+}
+
+impl CloudSeries {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let series = Self { launch_failures: Family::default(), termination_failures: Family::default() };
+        registry.register(
+            "cloudprovider_instance_launch_failures",
+            "Number of offerings that a launch found nothing in",
+            series.launch_failures.clone(),
+        );
+        registry.register(
+            "cloudprovider_instance_termination_failures",
+            "Number of instances that could not be terminated when asked",
+            series.termination_failures.clone(),
+        );
+        series
+    }
+
+    pub(crate) fn launch_failed(&self, zone: &str, zone_id: &str, capacity_type: &str, reason: &'static str) {
+        let labels = LaunchFailure {
+            zone: zone.to_owned(),
+            zone_id: zone_id.to_owned(),
+            capacity_type: capacity_type.to_owned(),
+            reason,
+        };
+        self.launch_failures.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn termination_failed(&self, zone: &str, zone_id: &str) {
+        let labels = Zone { zone: zone.to_owned(), zone_id: zone_id.to_owned() };
+        self.termination_failures.get_or_create(&labels).inc();
+    }
+}
