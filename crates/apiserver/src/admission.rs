@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::aggregation;
 use crate::error::ApiError;
+use crate::escalation;
 use crate::planted::Planted;
 use crate::registry::Served;
 use crate::request::User;
@@ -55,6 +56,7 @@ pub(crate) fn mutate(
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
     namespace::lifecycle(state, attributes)?;
+    escalation::check(state, attributes, object, old)?;
     if attributes.creates("", "Pod") {
         limit_ranges::default_resources(state, attributes, object);
         pods::service_account(state, attributes, object)?;

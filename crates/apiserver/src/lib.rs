@@ -26,6 +26,7 @@ mod discovery;
 mod dispatch;
 mod duplicates;
 mod error;
+mod escalation;
 mod faults;
 mod gc;
 mod go_json;

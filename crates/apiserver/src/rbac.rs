@@ -95,7 +95,7 @@ fn is_subject(subject: &Value, user: &User, bound_in: &str) -> bool {
     }
 }
 
-fn rule_allows(rule: &Value, action: &Action<'_>) -> bool {
+pub(crate) fn rule_allows(rule: &Value, action: &Action<'_>) -> bool {
     let has = |key: &str, want: &dyn Fn(&str) -> bool| {
         rule[key].as_array().into_iter().flatten().filter_map(Value::as_str).any(want)
     };

@@ -41,7 +41,10 @@ pub(crate) fn create(
                 &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
             ));
         }
-        "SelfSubjectReview" => review["status"] = json!({"userInfo": user_info(&request.user)}),
+        "SelfSubjectReview" => {
+            review["metadata"]["creationTimestamp"] = Value::from(state.now_text());
+            review["status"] = json!({"userInfo": user_info(&request.user)});
+        }
         "TokenReview" => {
             let token = review["spec"]["token"].as_str().unwrap_or_default();
             review["status"] = match inner.tokens.identify(&state, token) {

@@ -102,7 +102,7 @@ impl ApiServer {
         let mut ids = Ids::new(options.seed);
         let tokens = auth::Tokens::new(&mut ids);
         let now = options.clock.now();
-        let mut state = State { store, registry, ids, now, planted: None };
+        let mut state = State { store, registry, ids, now, rbac: options.rbac, planted: None };
         bootstrap::fill(&mut state);
         let inner = Inner {
             state: Mutex::new(state),

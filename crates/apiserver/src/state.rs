@@ -15,6 +15,8 @@ pub(crate) struct State {
     pub(crate) ids: Ids,
     /// The time of the request being served.
     pub(crate) now: Timestamp,
+    /// Whether roles decide.
+    pub(crate) rbac: bool,
     /// A fault of our own, in tests of the tests.
     pub(crate) planted: Option<Planted>,
 }

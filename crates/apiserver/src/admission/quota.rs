@@ -265,15 +265,17 @@ pub(super) fn refresh(state: &mut State, served: &Served, namespace: &str) {
     if quotas.is_empty() {
         return;
     }
-    let Some(table) = state.registry.table("", "resourcequotas") else { return };
+    let Some(served) = state.registry.find("", "v1", "resourcequotas").cloned() else { return };
+    let Some(table) = served.table else { return };
     for (key, mut quota) in quotas {
         let used: Map<String, Value> = usage(state, namespace, &quota)
             .into_iter()
             .map(|(name, used)| (name, Value::from(used.canonical())))
             .collect();
-        let status = json!({"hard": quota["spec"]["hard"], "used": used});
-        if quota["status"] != status {
-            quota["status"] = status;
+        let before = quota.clone();
+        quota["status"] = json!({"hard": quota["spec"]["hard"], "used": used});
+        let quota = crate::write::reorder(&served, quota);
+        if quota != before {
             let now = state.now;
             state.store.put(table, &key, quota, Verb::System, now);
         }
