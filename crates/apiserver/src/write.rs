@@ -306,10 +306,24 @@ pub(crate) fn create_managed(
 
 /// The object as it is stored and, where that takes a webhook, as it is shown: both must be known before it is written.
 fn both_versions(served: &Served, object: Value) -> Result<(Value, Option<Value>), ApiError> {
+    if !is_shallow(&object, MAX_DEPTH) {
+        return Err(ApiError::bad_request("json: exceeded max depth"));
+    }
     let stored = convert::to_stored(served, object);
     let converts = served.custom().is_some_and(|custom| custom.webhook.is_some());
     let shown = converts.then(|| convert::from_stored(served, stored.clone()));
     if conversion::is_waiting() { Err(conversion::waits()) } else { Ok((stored, shown)) }
+}
+
+/// What is stored is read again, and readers of JSON have their limits: 128 levels for ours.
+const MAX_DEPTH: usize = 120;
+
+fn is_shallow(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(|item| is_shallow(item, levels - 1)),
+        Value::Object(fields) => levels > 0 && fields.values().all(|value| is_shallow(value, levels - 1)),
+        _ => true,
+    }
 }
 
 fn written(stored: Arc<Object>, shown: Option<Value>) -> Written {

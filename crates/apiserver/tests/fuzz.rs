@@ -150,6 +150,11 @@ fn one_of(corpus: &[Request], chance: &mut Chance, fits: impl Fn(&Request) -> bo
 }
 
 fn shaken(request: Request, chance: &mut Chance) -> Request {
+    if chance.one_in(40) {
+        let mut body = b"k8s\0".to_vec();
+        body.extend((0..chance.below(200)).map(|_| chance.next() as u8 & if chance.one_in(2) { 0x1f } else { 0xff }));
+        return Request { body, media: "application/vnd.kubernetes.protobuf".into(), ..request };
+    }
     let body = match serde_json::from_slice::<Value>(&request.body) {
         Ok(mut document) if !chance.one_in(10) => {
             // Mostly below the top, and under a name of its own, or nothing would get far.

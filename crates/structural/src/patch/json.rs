@@ -9,6 +9,11 @@ use crate::go;
 /// As many operations as kube-apiserver takes in one patch.
 const MAX_OPERATIONS: usize = 10_000;
 
+/// How much all copies of a patch may add together: as kube-apiserver has it, or a short patch could fill the memory.
+const MAX_COPIED: usize = 3 << 20;
+/// How deep a copy may lead: deeper than any object, and shallow enough for every stack.
+const MAX_DEPTH: usize = 200;
+
 /// Applies a JSON patch, given decoded.
 pub fn json_patch(document: &Value, patch: &Value) -> Result<Value, PatchError> {
     let operations = match patch {
@@ -29,9 +34,10 @@ pub fn json_patch(document: &Value, patch: &Value) -> Result<Value, PatchError> 
     }
     let mut document = document.clone();
     let nothing = Map::new();
+    let mut copied = 0;
     for operation in operations {
         let operation = Operation(operation.as_object().unwrap_or(&nothing));
-        operation.apply(&mut document).map_err(PatchError::Unprocessable)?;
+        operation.apply(&mut document, &mut copied).map_err(PatchError::Unprocessable)?;
     }
     Ok(document)
 }
@@ -46,7 +52,7 @@ const MISSING: &str = "missing value";
 struct Operation<'a>(&'a Map<String, Value>);
 
 impl Operation<'_> {
-    fn apply(&self, document: &mut Value) -> Result<(), String> {
+    fn apply(&self, document: &mut Value, copied: &mut usize) -> Result<(), String> {
         match self.0.get("op") {
             Some(Value::String(op)) => match op.as_str() {
                 "add" => self.add(document),
@@ -54,7 +60,7 @@ impl Operation<'_> {
                 "replace" => self.replace(document),
                 "move" => self.rename(document),
                 "test" => self.test(document),
-                "copy" => self.copy(document),
+                "copy" => self.copy(document, copied),
                 other => Err(format!("Unexpected kind: {other}")),
             },
             _ => Err("Unexpected kind: unknown".to_owned()),
@@ -141,17 +147,35 @@ impl Operation<'_> {
         if found.unwrap_or(&Value::Null) == &self.value() { Ok(()) } else { Err(failed()) }
     }
 
-    fn copy(&self, document: &mut Value) -> Result<(), String> {
+    fn copy(&self, document: &mut Value, copied: &mut usize) -> Result<(), String> {
         let from = self.pointer("from").map_err(|error| format!("copy operation failed to decode from: {error}"))?;
         let (parent, key) = find(document, from)
             .ok_or_else(|| format!("copy operation does not apply: doc is missing from path: {from}: {MISSING}"))?;
         let value = get(parent, &key).map_err(|error| format!("error in copy for from: '{from}': {error}"))?;
         let value = value.cloned().unwrap_or(Value::Null);
         let path = self.pointer("path").map_err(|_| format!("copy operation failed to decode path: {MISSING}"))?;
+        *copied += value.to_string().len();
+        if *copied > MAX_COPIED {
+            return Err(format!(
+                "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
+            ));
+        }
+        if depth(&value) + path.split('/').count() > MAX_DEPTH {
+            return Err("Unable to complete the copy, the document would be too deep".to_owned());
+        }
         let (parent, key) = find(document, path).ok_or_else(|| {
             format!("copy operation does not apply: doc is missing destination path: {path}: {MISSING}")
         })?;
         insert(parent, &key, value).map_err(|error| format!("error while adding value during copy: {error}"))
+    }
+}
+
+/// How many containers are inside each other.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
     }
 }
 

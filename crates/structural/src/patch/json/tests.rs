@@ -124,3 +124,13 @@ proptest! {
             }
     }
 }
+
+#[test]
+fn copies_end_before_the_memory_does() {
+    let twice: Vec<Value> =
+        (0..100).map(|at| json!({"op": "copy", "from": "/a", "path": format!("/a/{}", at % 2)})).collect();
+    let document = json!({"a": {"text": "some text that is copied again and again"}});
+    assert!(matches!(json_patch(&document, &Value::Array(twice)), Err(PatchError::Unprocessable(_))));
+    let deeper: Vec<Value> = (0..1000).map(|_| json!({"op": "copy", "from": "/a", "path": "/a/b"})).collect();
+    assert!(matches!(json_patch(&document, &Value::Array(deeper)), Err(PatchError::Unprocessable(_))));
+}
