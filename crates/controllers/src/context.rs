@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context as Waiting, Poll};
+use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use karpenter_core::World;
@@ -11,12 +12,17 @@ use karpenter_core::plan::Plan;
 use karpenter_index::{Change, Index, Key, Object};
 use karpenter_provider::CloudProvider;
 use kube::Client;
+use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::provisioning::batcher::Batcher;
 use crate::recorder::Recorder;
 use crate::settings::Settings;
+
+/// Before this nobody needs to be told that claims are still being launched.
+const UNSYNCED_WARNING: Duration = Duration::from_secs(30);
+const UNSYNCED_LOG: Duration = Duration::from_secs(10);
 
 pub struct Context {
     pub client: Client,
@@ -31,6 +37,7 @@ pub struct Context {
     /// Sees every plan before it is carried out: for whoever wants to judge them.
     pub plan_observer: OnceLock<PlanObserver>,
     inbox: Inbox,
+    unsynced_log: Every,
 }
 
 pub type PlanObserver = Box<dyn Fn(&World, &Plan) + Send + Sync>;
@@ -65,6 +72,7 @@ impl Context {
             batcher: Batcher::new(settings.batch_idle, settings.batch_max),
             plan_observer: OnceLock::new(),
             inbox: Inbox::default(),
+            unsynced_log: Every::default(),
             client,
             clock,
             provider,
@@ -81,6 +89,23 @@ impl Context {
         }
     }
 
+    /// Whether decisions may be made now, which is also what the metrics say of it.
+    pub fn is_synced(&self) -> bool {
+        let synced = self.index.is_synced();
+        let waited = self.metrics.choices.state(synced, self.index.machine_count(), self.clock.now());
+        if waited >= UNSYNCED_WARNING && self.unsynced_log.is_due(Instant::now()) {
+            let unlaunched = self.index.unlaunched();
+            let unlaunched: Vec<&str> = unlaunched.iter().map(|name| &**name).take(5).collect();
+            let seconds = waited.as_secs();
+            tracing::info!(
+                seconds,
+                unlaunched = unlaunched.join(", "),
+                "cluster state is not synced, nothing is decided"
+            );
+        }
+        synced
+    }
+
     /// Wakes a key of another controller, by that controller's name.
     pub fn wake(&self, controller: &'static str, key: Key) {
         self.inbox.push(Message::Wake { controller, key });
@@ -88,6 +113,23 @@ impl Context {
 
     pub(crate) fn poll_inbox(&self, waiting: &mut Waiting<'_>) -> Poll<Message> {
         self.inbox.poll(waiting)
+    }
+}
+
+/// Lets something happen once in a while.
+#[derive(Debug, Default)]
+struct Every {
+    last: Mutex<Option<Instant>>,
+}
+
+impl Every {
+    fn is_due(&self, now: Instant) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = last.is_none_or(|last| now.duration_since(last) >= UNSYNCED_LOG);
+        if due {
+            *last = Some(now);
+        }
+        due
     }
 }
 

@@ -26,10 +26,12 @@ use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use karpenter_api::{NodePool, conditions};
 use karpenter_index::{Change, Key, Machine};
+use tokio::time::Instant;
 
 use crate::clock::later;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::metrics::EMPTINESS;
 use crate::reconciler::{Action, Reconciler, singleton};
 use crate::recorder::{Event, ObjectRef};
 use budgets::Allowance;
@@ -84,12 +86,14 @@ impl Reconciler for Disruption {
     }
 
     async fn reconcile(&self, _key: &Key, context: &Context) -> Result<Action> {
-        if !context.index.is_synced() {
+        if !context.is_synced() {
             return Ok(Action::After(UNSYNCED));
         }
         log_unreadable_budgets(context);
         self.take_back_leftovers(context).await?;
+        let began = Instant::now();
         let acted = self.remove_empty(context).await?;
+        context.metrics.choices.evaluated(EMPTINESS, began.elapsed());
         Ok(Action::After(if acted { Duration::ZERO } else { IDLE }))
     }
 
@@ -121,10 +125,11 @@ impl Disruption {
     async fn remove_empty(&self, context: &Context) -> Result<bool> {
         let state = context.index.unsettled();
         let candidates = self.empty_candidates(context).await;
+        context.metrics.choices.eligible(EMPTINESS, candidates.len());
         if candidates.is_empty() || self.is_at_rest(state, context.clock.now()) {
             return Ok(false);
         }
-        let choice = emptiness::choose(candidates, &allowances(context, emptiness::REASON));
+        let choice = emptiness::choose(candidates, &allowances(context, EMPTINESS.reason));
         if choice.chosen.is_empty() {
             if !choice.held_back {
                 self.rest(state, context.clock.now());
@@ -133,12 +138,14 @@ impl Disruption {
         }
         tokio::time::sleep(VALIDATION).await;
         let now = self.empty_candidates(context).await;
-        let valid = emptiness::still_valid(&choice.chosen, now, &allowances(context, emptiness::REASON));
+        let valid = emptiness::still_valid(&choice.chosen, now, &allowances(context, EMPTINESS.reason));
+        context.metrics.choices.failed_validations(EMPTINESS, valid.failed);
+        let valid = valid.chosen;
         if valid.is_empty() {
             tracing::debug!("abandoning empty node consolidation attempt, command is no longer valid");
             return Ok(false);
         }
-        self.commands.start(context, emptiness::REASON, &valid).await?;
+        self.commands.start(context, EMPTINESS, &valid).await?;
         Ok(true)
     }
 
@@ -219,12 +226,14 @@ fn managed_pools(context: &Context) -> Vec<Arc<NodePool>> {
     pools
 }
 
-fn allowances(context: &Context, reason: &str) -> BTreeMap<String, Allowance> {
+fn allowances(context: &Context, reason: &'static str) -> BTreeMap<String, Allowance> {
     let pools = managed_pools(context);
     let found = budgets::allowances(&pools, &context.index.machines(), reason, context.clock.now());
     for pool in &pools {
-        let allowance = pool.metadata.name.as_ref().and_then(|name| found.get(name));
-        if allowance.is_some_and(|allowance| allowance.nodes > 0 && allowance.allowed == 0) {
+        let name = pool.metadata.name.as_deref().unwrap_or_default();
+        let Some(allowance) = found.get(name) else { continue };
+        context.metrics.choices.allowance(name, reason, *allowance);
+        if allowance.nodes > 0 && allowance.allowed == 0 {
             let object = ObjectRef::node_pool(pool);
             let same = [object.uid.clone(), reason.to_owned()];
             let message = format!("No allowed disruptions for disruption reason {reason} due to blocking budget");
@@ -238,7 +247,7 @@ fn allowances(context: &Context, reason: &str) -> BTreeMap<String, Allowance> {
 
 fn log_unreadable_budgets(context: &Context) {
     for pool in managed_pools(context) {
-        if let Err(error) = budgets::allowed(&pool, 100, emptiness::REASON, context.clock.now()) {
+        if let Err(error) = budgets::allowed(&pool, 100, EMPTINESS.reason, context.clock.now()) {
             let pool = pool.metadata.name.as_deref().unwrap_or_default();
             tracing::error!(pool, error, "detected disruption budget errors");
         }

@@ -27,6 +27,7 @@ pub mod nomination;
 pub mod ownership;
 pub mod patch;
 pub mod pods;
+pub mod pricing;
 pub mod provisioning;
 pub mod reconciler;
 pub mod recorder;

@@ -19,9 +19,11 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use jiff::Timestamp;
-use karpenter_core::plan::Plan;
+use karpenter_core::plan::{LeftOver, Plan, Reason};
 use karpenter_core::{Pool, World};
 use karpenter_index::{Change, Key, Kind};
+
+use tokio::time::Instant;
 
 use crate::clock::later;
 use crate::context::Context;
@@ -65,7 +67,7 @@ impl Reconciler for Provisioner {
             Due::In(delay) => return Ok(Action::After(delay)),
             Due::Now => {}
         }
-        if !context.index.is_synced() {
+        if !context.is_synced() {
             context.batcher.hold();
             return Ok(Action::After(HELD));
         }
@@ -98,7 +100,11 @@ async fn pass(context: &Context) -> Result<()> {
     let now = context.clock.now();
     let pools: Vec<Pool> = offers.iter().map(|offer| offer.pool.clone()).collect();
     let world = context.index.snapshot(now, pools);
+    let began = Instant::now();
     let plan = karpenter_scheduling::solve(&world);
+    let deferred = |left: &&LeftOver| left.reason == Reason::ReservedCapacityDeferred;
+    let unschedulable = plan.left_over.len() - plan.left_over.iter().filter(deferred).count();
+    context.metrics.choices.scheduled(PROVISIONER, began.elapsed(), unschedulable, plan.ignored.len());
     if let Some(observe) = context.plan_observer.get() {
         observe(&world, &plan);
     }

@@ -22,7 +22,7 @@ pub(crate) use post::post;
 const DEDUPLICATION: Duration = Duration::from_secs(120);
 /// Beyond this many unsent events the oldest are dropped: a server that cannot keep up needs fewer of them.
 const UNSENT: usize = 1000;
-/// Remembered keys are swept when there are this many.
+/// Remembered keys are swept when there are this many, or twice what the last sweep left.
 const SWEEP: usize = 1024;
 
 /// The object an Event is about.
@@ -139,6 +139,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     told: FxHashMap<(&'static str, Vec<String>), Instant>,
+    sweep_at: usize,
     buckets: FxHashMap<&'static str, Bucket>,
     unsent: VecDeque<(Event, Timestamp, i128)>,
     last_name: i128,
@@ -218,8 +219,10 @@ impl State {
             }
             bucket.tokens -= 1.0;
         }
-        if self.told.len() >= SWEEP {
+        if self.told.len() >= self.sweep_at.max(SWEEP) {
             self.told.retain(|_, until| now < *until);
+            // The cost of a sweep is spread over as many events as it left.
+            self.sweep_at = self.told.len() * 2;
         }
         self.told.insert(key, now + event.window);
         true

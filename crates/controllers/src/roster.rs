@@ -10,6 +10,7 @@ use crate::hydration::{ClaimHydration, NodeHydration};
 use crate::lifecycle::{Launched, Lifecycle};
 use crate::nodepool::{Counter, Hash, Readiness, RegistrationHealth, SharedRegistrations, Validation};
 use crate::nomination::Nomination;
+use crate::pricing::Pricing;
 use crate::provisioning::{NodeTrigger, PodTrigger, Provisioner};
 use crate::reconciler::Reconciler;
 use crate::repair::Repair;
@@ -21,6 +22,7 @@ pub fn all(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {
     let mut all = provisioning();
     all.extend(life(settings));
     all.extend(disruption::reconcilers());
+    all.push(Arc::new(Pricing::default()));
     all
 }
 

@@ -29,6 +29,8 @@ pub struct Candidate {
     pub price: MicroUsd,
     /// [`BASE_COST`] and what moving its pods costs.
     pub cost: f64,
+    /// How many pods will need another place.
+    pub pods: usize,
 }
 
 impl Candidate {
@@ -144,9 +146,10 @@ pub fn candidate(machine: &Machine, seen: &Seen<'_>) -> Result<Candidate, Blocke
         return Err(Blocked::Pdb { budgets });
     }
     let moving = facts.iter().zip(seen.pods).filter(|(facts, _)| facts.is_reschedulable());
-    let cost = moving.fold(BASE_COST, |sum, (_, pod)| sum + eviction_cost(pod).max(0.0));
+    let moving: Vec<&Arc<TrackedPod>> = moving.map(|(_, pod)| pod).collect();
+    let cost = moving.iter().fold(BASE_COST, |sum, pod| sum + eviction_cost(pod).max(0.0));
     let price = price(&reduced.labels, &types);
-    Ok(Candidate { id: machine.id.clone(), node, claim, pool, price, cost })
+    Ok(Candidate { id: machine.id.clone(), node, claim, pool, price, cost, pods: moving.len() })
 }
 
 /// The first offering of its type with exactly its zone and capacity type, whether it can be bought now or not.

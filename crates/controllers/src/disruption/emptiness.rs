@@ -7,8 +7,6 @@ use karpenter_api::conditions::{self, Status};
 use super::budgets::Allowance;
 use super::candidate::{Candidate, sort};
 
-pub const REASON: &str = "Empty";
-
 /// Whether the method looks at a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interest {
@@ -54,14 +52,22 @@ pub fn choose(mut candidates: Vec<Candidate>, allowances: &BTreeMap<String, Allo
     choice
 }
 
+/// What is left of a command.
+#[derive(Debug)]
+pub struct Valid {
+    pub chosen: Vec<Candidate>,
+    /// How many count as failed: all of them when none is a candidate any more, otherwise those that budgets hold back.
+    pub failed: usize,
+}
+
 /// Those of a command that are still as they were: candidates now, and within today's budgets.
-pub fn still_valid(
-    proposed: &[Candidate],
-    now: Vec<Candidate>,
-    allowances: &BTreeMap<String, Allowance>,
-) -> Vec<Candidate> {
+pub fn still_valid(proposed: &[Candidate], now: Vec<Candidate>, allowances: &BTreeMap<String, Allowance>) -> Valid {
     let was_proposed = |candidate: &Candidate| proposed.iter().any(|other| other.id == candidate.id);
-    choose(now.into_iter().filter(was_proposed).collect(), allowances).chosen
+    let still: Vec<Candidate> = now.into_iter().filter(was_proposed).collect();
+    let candidates = still.len();
+    let chosen = choose(still, allowances).chosen;
+    let failed = if candidates == 0 { proposed.len() } else { candidates - chosen.len() };
+    Valid { chosen, failed }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::clock::later;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::metrics::MethodName;
 use crate::reconciler::{Action, Backoff, Reconciler};
 use crate::recorder::{Event, ObjectRef};
 
@@ -48,7 +49,7 @@ struct State {
 #[derive(Clone, Debug)]
 pub struct Command {
     pub id: u64,
-    pub reason: &'static str,
+    pub method: MethodName,
     pub created: Timestamp,
     pub targets: Vec<Target>,
 }
@@ -60,6 +61,10 @@ pub struct Target {
     pub node: ObjectRef,
     pub claim: ObjectRef,
     pub price: MicroUsd,
+    /// As it was chosen, for what is counted when it goes.
+    object: Arc<NodeClaim>,
+    policy: String,
+    pods: usize,
 }
 
 impl Target {
@@ -69,6 +74,9 @@ impl Target {
             node: ObjectRef::node(&candidate.node),
             claim: ObjectRef::node_claim(&candidate.claim),
             price: candidate.price,
+            object: candidate.claim.clone(),
+            policy: candidate.pool.spec.disruption.consolidation_policy.clone(),
+            pods: candidate.pods,
         }
     }
 }
@@ -84,10 +92,11 @@ impl Commands {
 
     /// Sets the nodes apart and enqueues them. Those that cannot be set apart stay; if that is all of them, the command
     /// fails.
-    pub async fn start(&self, context: &Context, reason: &'static str, candidates: &[Candidate]) -> Result<()> {
+    pub async fn start(&self, context: &Context, method: MethodName, candidates: &[Candidate]) -> Result<()> {
         if candidates.iter().any(|candidate| self.has(&candidate.id)) {
             return Err(Error::other("a candidate is being disrupted already"));
         }
+        let reason = method.reason;
         let targets: Vec<Target> = candidates.iter().map(Target::of).collect();
         let names: Vec<String> = targets.iter().map(|target| target.node.name.clone()).collect();
         tracing::info!(reason, nodes = names.join(", "), "disrupting node(s)");
@@ -114,19 +123,23 @@ impl Commands {
             nodes: held.iter().map(|target| target.node.name.clone()).collect(),
             savings: held.iter().map(|target| target.price).sum(),
         });
-        let id = self.enqueue(reason, context.clock.now(), held);
+        let mut pools: Vec<String> = candidates.iter().map(|candidate| candidate.pool_name().to_owned()).collect();
+        pools.sort();
+        pools.dedup();
+        context.metrics.choices.deleting(method, pools);
+        let id = self.enqueue(method, context.clock.now(), held);
         context.wake(QUEUE, key(id));
         Ok(())
     }
 
-    fn enqueue(&self, reason: &'static str, created: Timestamp, targets: Vec<Target>) -> u64 {
+    fn enqueue(&self, method: MethodName, created: Timestamp, targets: Vec<Target>) -> u64 {
         let mut state = self.state();
         let id = state.next;
         state.next += 1;
         for target in &targets {
             state.holders.insert(target.id.clone(), id);
         }
-        state.running.insert(id, Arc::new(Command { id, reason, created, targets }));
+        state.running.insert(id, Arc::new(Command { id, method, created, targets }));
         id
     }
 
@@ -199,7 +212,7 @@ impl Queue {
     /// The nodes that are still there stay, as if nothing had been.
     async fn give_up(&self, context: &Context, command: &Command, why: &Error) {
         let nodes = command.targets.iter().map(|target| target.node.name.clone()).collect();
-        tracing::error!(error = %why, reason = command.reason, "failed terminating nodes while executing a disruption command");
+        tracing::error!(error = %why, reason = command.method.reason, "failed terminating nodes while executing a disruption command");
         let mut restorations: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(command.targets.len());
         for target in &command.targets {
             restorations.push(Box::pin(mark::restore(context, &target.node.name, &target.claim.name)));
@@ -210,7 +223,7 @@ impl Queue {
         let ids: Vec<MachineId> = command.targets.iter().map(|target| target.id.clone()).collect();
         context.index.unmark(&ids);
         self.commands.forget(command.id);
-        context.recorder.decided(Decision::RolledBack { reason: command.reason, nodes, why: why.to_string() });
+        context.recorder.decided(Decision::RolledBack { reason: command.method.reason, nodes, why: why.to_string() });
     }
 }
 
@@ -218,19 +231,21 @@ impl Queue {
 async fn delete_all(context: &Context, command: &Command) -> Result<()> {
     let mut deletions: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(command.targets.len());
     for target in &command.targets {
-        deletions.push(Box::pin(delete(context, target, command.reason)));
+        deletions.push(Box::pin(delete(context, target, command.method)));
     }
     let results: Vec<Result<()>> = join_all(deletions).await;
     Error::all(results.into_iter().filter_map(Result::err).collect())
 }
 
-async fn delete(context: &Context, target: &Target, reason: &'static str) -> Result<()> {
+async fn delete(context: &Context, target: &Target, method: MethodName) -> Result<()> {
     let there = context.index.node_claim(&target.claim.name);
     if there.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some()) {
         return Ok(());
     }
     context.delete::<NodeClaim>(&target.claim.name, &target.claim.uid).await?;
-    tell_terminating(context, target, reason);
+    tell_terminating(context, target, method.reason);
+    context.metrics.life.disrupted(&target.object, method.label, &target.policy);
+    context.metrics.life.pods_disrupted(&target.object, method.label, &target.policy, target.pods);
     Ok(())
 }
 
@@ -246,6 +261,7 @@ fn tell_terminating(context: &Context, target: &Target, reason: &'static str) {
 mod tests {
     use super::*;
     use crate::disruption::candidate::tests::named;
+    use crate::metrics::EMPTINESS;
 
     #[test]
     fn patience_grows_with_what_is_under_way() {
@@ -257,9 +273,9 @@ mod tests {
                 |number: u32| Target { id: MachineId::Provider(number.to_string().into()), ..Target::of(&named("a")) };
             (from..from + count).map(target).collect()
         };
-        let first = commands.enqueue("Empty", Timestamp::UNIX_EPOCH, targets(10_000, 0));
+        let first = commands.enqueue(EMPTINESS, Timestamp::UNIX_EPOCH, targets(10_000, 0));
         assert_eq!(commands.patience(), Duration::from_secs(800));
-        commands.enqueue("Empty", Timestamp::UNIX_EPOCH, targets(90_000, 10_000));
+        commands.enqueue(EMPTINESS, Timestamp::UNIX_EPOCH, targets(90_000, 10_000));
         assert_eq!(commands.patience(), MOST_PATIENCE);
         commands.forget(first);
         assert!(!commands.has(&MachineId::Provider("0".into())));

@@ -31,7 +31,7 @@ pub(super) async fn create(context: &Context, world: &Arc<World>, offer: &Offer,
     let claim = made.metadata.name.as_deref().unwrap_or_default();
     let pods: Vec<_> = node.pods.iter().map(|pod| keyed(world, *pod)).collect();
     context.index.plan(claim, &pods);
-    context.metrics.node_claims_created("provisioned", name, node.min_values_relaxed);
+    context.metrics.choices.claim_created("provisioned", name, node.min_values_relaxed);
     outcome::tell_nominated(context, world, &node.pods, Some(claim), None);
     context.recorder.decided(Decision::Launch(Launch {
         claim: claim.into(),

@@ -58,7 +58,7 @@ async fn pods_that_wait_get_claims_made_from_their_pool() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pass_waits_until_every_claim_has_its_machine_and_loses_no_pod() {
-    // covers: SCH-BATCH-10, SCH-BATCH-11, STATE-01, STATE-02
+    // covers: SCH-BATCH-10, SCH-BATCH-11, STATE-01, STATE-02, CP-A1
     let mut lab = Lab::new(1).await;
     lab.ready_pool("main").await;
     lab.run(provisioning());
@@ -70,6 +70,9 @@ async fn a_pass_waits_until_every_claim_has_its_machine_and_loses_no_pod() {
     lab.settle(30).await;
     let claims = lab.claims().await;
     assert_eq!(claims.len(), 1, "{claims:?}");
+    lab.run(provisioning());
+    lab.settle(30).await;
+    assert_eq!(lab.claims().await.len(), 1, "nor after a restart");
     assert!(!lab.context.index.is_synced());
     let name = names(&claims)[0].to_owned();
     let status = json!({"status": {"providerID": "shop:///a/i-1", "capacity": {"cpu": "2", "memory": "4Gi", "pods": "110"},

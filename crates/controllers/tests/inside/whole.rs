@@ -24,6 +24,10 @@ async fn story(seed: u64) -> (Digest, u32) {
     lab.deployment("web", 20, "1").await;
     lab.settle(120).await;
     assert_eq!(running(&lab.pods("web").await), 20);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &lab.context.metrics.registry()).unwrap();
+    // Ten small nodes at five cents an hour.
+    assert!(text.contains("karpenter_nodepools_cost_total{nodepool=\"main\"} 0.5\n"), "{text}");
     let (claims, bought) = (lab.claims().await.len(), lab.shop.bought());
     assert_eq!(u32::try_from(claims).unwrap(), bought, "the nodes of the first plan, no second round");
     assert_eq!(bought, 10, "ten small nodes are cheaper than three large ones");
@@ -32,12 +36,19 @@ async fn story(seed: u64) -> (Digest, u32) {
     assert_eq!(lab.claims().await.len(), 0);
     assert!(lab.list(NODES).await.is_empty());
     assert!(lab.shop.running().is_empty(), "what nobody needs is not paid for: {:?}", lab.shop.running());
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &lab.context.metrics.registry()).unwrap();
+    assert!(!text.contains("karpenter_nodepools_cost_total{"), "{text}");
+    let labels = "reason=\"empty\",nodepool=\"main\",capacity_type=\"on-demand\",consolidation_policy=\"WhenEmpty\"";
+    assert!(
+        text.contains(&format!("karpenter_nodeclaims_disrupted_total{{{labels},termination_mode=\"graceful\"}} 10\n"))
+    );
     (lab.digest(), bought)
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_get_nodes_and_empty_nodes_go() {
-    // covers: DIS-LOOP-04, DIS-LOOP-05, DIS-QUEUE-13, DIS-QUEUE-16
+    // covers: DIS-LOOP-05, DIS-QUEUE-12, DIS-QUEUE-13, DIS-QUEUE-16, STATE-COST-01
     story(1).await;
 }
 

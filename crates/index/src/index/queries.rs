@@ -117,6 +117,10 @@ impl Index {
         state.machines.ids().map(|id| state.machine(id)).collect()
     }
 
+    pub fn machine_count(&self) -> usize {
+        self.state().reduced.len()
+    }
+
     pub fn machine(&self, id: &MachineId) -> Option<Machine> {
         let state = self.state();
         state.machines.members(id)?;

@@ -179,7 +179,7 @@ fn once_complete_only_unlaunched_claims_hold_decisions_up() {
 
 #[test]
 fn an_answer_that_comes_after_the_end_brings_nothing_back() {
-    // covers: STATE-07, CP-A1
+    // covers: STATE-07
     let cluster = Cluster::new();
     let answer = cluster.object(Kind::NodeClaim, claim("c", ""));
     let later = cluster.object(Kind::NodeClaim, claim("c", ""));

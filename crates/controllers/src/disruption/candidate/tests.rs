@@ -1,7 +1,7 @@
 use karpenter_api::NillableDuration;
 use karpenter_api::conditions;
-use karpenter_core::requirement::Requirement;
 use karpenter_core::Requirements;
+use karpenter_core::requirement::Requirement;
 use karpenter_index::{Interner, reduce};
 use serde_json::{Value, json};
 
@@ -53,6 +53,7 @@ impl Sketch {
             pool: Arc::new(pool),
             price: MicroUsd(self.price * 1_000_000),
             cost: self.cost,
+            pods: 0,
         }
     }
 }
@@ -132,7 +133,8 @@ fn types() -> Arc<[Arc<InstanceType>]> {
     let mut requirements = Requirements::new();
     requirements.add(ZONE, Requirement::one("a"));
     requirements.add(CAPACITY_TYPE, Requirement::one("spot"));
-    let offering = karpenter_core::Offering { requirements, price: MicroUsd(70_000), available: false, reservation: None };
+    let offering =
+        karpenter_core::Offering { requirements, price: MicroUsd(70_000), available: false, reservation: None };
     Arc::from([Arc::new(InstanceType {
         name: "m5.large".into(),
         requirements: Requirements::new(),

@@ -42,12 +42,15 @@ fn the_best_savings_go_first_within_each_pools_budget() {
 
 #[test]
 fn a_command_goes_on_with_what_is_still_valid() {
-    // covers: DIS-EMPTY-04, DIS-VALID-03
+    // covers: DIS-EMPTY-04, DIS-VALID-03, DIS-VALID-05
     let proposed = [named("a"), named("b"), named("c")];
     let now = vec![named("b"), named("c"), named("new")];
     let two = [("p".to_owned(), allowance(2))].into();
-    assert_eq!(names(&still_valid(&proposed, now.clone(), &two)), ["b", "c"]);
+    let valid = still_valid(&proposed, now.clone(), &two);
+    assert_eq!((names(&valid.chosen), valid.failed), (vec!["b", "c"], 0));
     let one = [("p".to_owned(), allowance(1))].into();
-    assert_eq!(names(&still_valid(&proposed, now, &one)), ["b"]);
-    assert!(still_valid(&proposed, vec![named("new")], &two).is_empty());
+    let valid = still_valid(&proposed, now, &one);
+    assert_eq!((names(&valid.chosen), valid.failed), (vec!["b"], 1));
+    let valid = still_valid(&proposed, vec![named("new")], &two);
+    assert_eq!((names(&valid.chosen), valid.failed), (vec![], 3));
 }
