@@ -4,6 +4,7 @@
 //! list is a concatenation and fifty thousand pods fit in a few hundred megabytes. Each table remembers its recent
 //! events; a watch reads them at its own pace, and one that falls behind the oldest is told so.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
@@ -457,7 +458,7 @@ fn build(key: &str, version: u64, value: &mut Value, selectable: &SelectableFiel
         }
     }
     let fields = selectable.extract(value);
-    let json = Bytes::from(serde_json::to_vec(value).expect("a JSON value is always written"));
+    let json = write(value);
     Object {
         key: key.into(),
         version,
@@ -469,6 +470,20 @@ fn build(key: &str, version: u64, value: &mut Value, selectable: &SelectableFiel
         deleting,
         shared: OnceLock::new(),
     }
+}
+
+thread_local! {
+    /// Where objects are written before their size is known.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The JSON of a value, in exactly the memory it needs.
+fn write(value: &Value) -> Bytes {
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.clear();
+        serde_json::to_writer(&mut *scratch, value).expect("a JSON value is always written");
+        Bytes::copy_from_slice(scratch)
+    })
 }
 
 /// Where `needle`, which starts with a quote, begins.

@@ -116,19 +116,28 @@ impl Decoder {
                     if !entries.keys().is_sorted() {
                         entries.sort_keys();
                     }
+                    // Only what has fields can have unknown ones, for which the path is kept.
+                    let deep = matches!(**inner, Ty::Struct(_) | Ty::List(_) | Ty::Map(_) | Ty::Pointer(_));
                     for (key, item) in entries.iter_mut() {
-                        self.path.push(Step::Key(key.clone()));
+                        if deep {
+                            self.path.push(Step::Key(key.clone()));
+                        }
                         self.value(inner, item, parent)?;
                         if item.is_null() {
                             *item = zero(inner);
                         }
-                        self.path.pop();
+                        if deep {
+                            self.path.pop();
+                        }
                     }
                     Ok(())
                 }
                 other => Err(self.mismatch(other, parent, &self.go_type(ty))),
             },
             Ty::Quantity => {
+                if value.as_str().is_some_and(quantity::is_surely_canonical) {
+                    return Ok(());
+                }
                 let canonical = match &*value {
                     Value::String(text) => quantity::canonicalize(text)?,
                     Value::Number(number) => quantity::canonicalize(&number.to_string())?,

@@ -92,6 +92,22 @@ impl PartialOrd for Quantity {
     }
 }
 
+/// Whether this is surely how [`canonicalize`] writes it; some others are, too.
+pub fn is_surely_canonical(text: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = text.split_at(digits);
+    // Fifteen digits of any suffix are far from every limit.
+    if number.is_empty() || digits > 15 || number.starts_with('0') {
+        return false;
+    }
+    let Ok(number) = number.parse::<u64>() else { return false };
+    match suffix {
+        "" | "m" => number % 1000 != 0,
+        "Ki" | "Mi" | "Gi" => digits <= 6 && number % 1024 != 0,
+        _ => false,
+    }
+}
+
 /// The canonical text of a quantity given as text, or the parse error.
 pub fn canonicalize(text: &str) -> Result<String, &'static str> {
     Quantity::parse(text).map(|quantity| quantity.canonical())
@@ -232,6 +248,20 @@ mod tests {
         for text in ["", "x", "1x", "1..2", ".", "1kk", "--1", "1 "] {
             assert!(canonicalize(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_surely_canonical_is() {
+        for number in (0..3000u64).chain([9_999, 12_288, 1_000_000, 999_999, 123_456_789_012_345]) {
+            for suffix in ["", "m", "Ki", "Mi", "Gi", "k", "x"] {
+                let text = format!("{number}{suffix}");
+                if is_surely_canonical(&text) {
+                    assert_eq!(canonicalize(&text).as_deref(), Ok(text.as_str()));
+                }
+            }
+        }
+        assert!(is_surely_canonical("100m") && is_surely_canonical("64Mi") && is_surely_canonical("4"));
+        assert!(!is_surely_canonical("1000m") && !is_surely_canonical("1024Mi") && !is_surely_canonical("010"));
     }
 
     #[test]
