@@ -19,6 +19,8 @@ pub enum Format {
 }
 
 const NANOS: i128 = 1_000_000_000;
+/// No quantity is more than what fits 63 bits; what would be is that.
+const MOST: i128 = i64::MAX as i128 * NANOS;
 
 /// What the server says of text that is no quantity.
 pub const PATTERN_MESSAGE: &str =
@@ -44,7 +46,7 @@ impl Quantity {
             value =
                 value.checked_mul(10).and_then(|v| v.checked_add(i128::from(digit - b'0'))).ok_or(PATTERN_MESSAGE)?;
         }
-        let nanos = scale.apply(value, fraction.len());
+        let nanos = scale.apply(value, fraction.len()).min(MOST);
         Ok(Quantity { nanos: if negative { -nanos } else { nanos }, format })
     }
 
@@ -68,7 +70,7 @@ impl Quantity {
     /// The sum keeps the format of its left side, as in Go.
     pub fn plus(self, other: Quantity) -> Quantity {
         let format = if self.nanos == 0 { other.format } else { self.format };
-        Quantity { nanos: self.nanos + other.nanos, format }
+        Quantity { nanos: self.nanos.saturating_add(other.nanos), format }
     }
 
     /// The canonical text.
@@ -247,6 +249,15 @@ mod tests {
         }
         for text in ["", "x", "1x", "1..2", ".", "1kk", "--1", "1 "] {
             assert!(canonicalize(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn enormous_quantities_are_capped() {
+        for text in ["1e300", "15e299", "9999999999999999999999999999", "99999999Ei"] {
+            let quantity = Quantity::parse(text).unwrap();
+            assert_eq!(quantity.value(), i64::MAX, "{text}");
+            assert_eq!(Quantity::parse(&quantity.canonical()).unwrap().nanos, quantity.nanos);
         }
     }
 
