@@ -35,6 +35,7 @@ pub mod repair;
 pub mod roster;
 mod settings;
 pub mod termination;
+pub mod transitions;
 pub mod write;
 
 pub use clock::Clock;

@@ -53,13 +53,7 @@ impl Lifecycle {
 
     /// One look at a claim that is not being deleted.
     async fn advance(&self, claim: &NodeClaim, context: &Context) -> Result<Action> {
-        // Nothing is launched before the finalizer is stored: what is deleted without it is gone without a trace.
-        let mut guarded = claim.clone();
-        let finalizers = guarded.metadata.finalizers.get_or_insert_default();
-        if !finalizers.iter().any(|finalizer| finalizer == TERMINATION_FINALIZER) {
-            finalizers.push(TERMINATION_FINALIZER.to_owned());
-        }
-        let Some(before) = unless_gone(context.write(claim, &guarded, Lock::Version).await)? else {
+        let Some(before) = guard(claim, context).await? else {
             return Ok(Action::Done);
         };
         let mut pass = steps::Pass::new(before.clone(), context, &self.launched, &self.registrations);
@@ -82,8 +76,23 @@ impl Lifecycle {
     }
 }
 
+/// Nothing is launched before the finalizer is stored: what is deleted without it is gone without a trace. `None` if the
+/// claim is gone.
+async fn guard(claim: &NodeClaim, context: &Context) -> Result<Option<NodeClaim>> {
+    let mut guarded = claim.clone();
+    let finalizers = guarded.metadata.finalizers.get_or_insert_default();
+    if finalizers.iter().any(|finalizer| finalizer == TERMINATION_FINALIZER) {
+        return Ok(Some(guarded));
+    }
+    finalizers.push(TERMINATION_FINALIZER.to_owned());
+    unless_gone(context.write(claim, &guarded, Lock::Version).await)
+}
+
 /// First metadata and spec, then the status: a claim that says it is launched has its labels.
 async fn store(before: &NodeClaim, after: &NodeClaim, context: &Context) -> Result<NodeClaim> {
+    if before == after {
+        return Ok(after.clone());
+    }
     let stored = context.write(before, after, Lock::Version).await?;
     let mut read = before.clone();
     read.metadata = stored.metadata;

@@ -16,6 +16,7 @@ use crate::reconciler::Reconciler;
 use crate::repair::Repair;
 use crate::settings::Settings;
 use crate::termination::{Evictions, SharedEntries, Termination};
+use crate::transitions::Transitions;
 
 /// Every controller that knows no cloud.
 pub fn all(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {
@@ -52,8 +53,45 @@ pub fn life(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {
         Arc::new(RegistrationHealth::new(registrations)),
         Arc::new(Counter),
     ];
+    if !settings.quiet_status {
+        all.push(Arc::new(Transitions));
+    }
     if settings.node_repair {
         all.push(Arc::new(Repair));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_have_upstreams_names() {
+        let names = |settings: &Settings| life(settings).iter().map(|one| one.name()).collect::<Vec<_>>();
+        let plain = names(&Settings::default());
+        let want = [
+            "nodeclaim.lifecycle",
+            "node.termination",
+            "eviction-queue",
+            "nodeclaim.expiration",
+            "nodeclaim.garbagecollection",
+            "instance.garbagecollection",
+            "nodeclaim.consistency",
+            "nodeclaim.hydration",
+            "node.hydration",
+            "nodepool.hash",
+            "nodepool.readiness",
+            "nodepool.validation",
+            "nodepool.registrationhealth",
+            "nodepool.counter",
+            "operatorpkg.status",
+        ];
+        assert_eq!(plain, want);
+        let repairing = names(&Settings { node_repair: true, ..Settings::default() });
+        assert_eq!(repairing.last(), Some(&"node.health"), "only where it is switched on");
+        // covers: API-EV-40
+        let quiet = names(&Settings { quiet_status: true, ..Settings::default() });
+        assert!(!quiet.contains(&"operatorpkg.status"));
+    }
 }

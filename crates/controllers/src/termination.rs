@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{DRAINED, INSTANCE_TERMINATING, Status, VOLUMES_DETACHED};
-use karpenter_api::labels::TERMINATION_FINALIZER;
+use karpenter_api::labels::{DISRUPTED_TAINT, TERMINATION_FINALIZER};
 use karpenter_index::{Change, Key};
 use karpenter_provider::GetError;
 use kube::Api;
@@ -142,9 +142,11 @@ impl Termination {
             claim.conditions_at(now).set_unknown(DRAINED, "Draining", "Draining");
         }
         let plan = drain::plan(&pods_on(node, context), deadline, now);
-        for key in plan.enqueue {
+        for (key, forced) in
+            plan.forced.into_iter().map(|key| (key, true)).chain(plan.turn.into_iter().map(|key| (key, false)))
+        {
             let pod = key.key();
-            if self.entries.add(key, deadline, now) {
+            if self.entries.add(key, deadline, now) || forced {
                 context.wake(evictions::NAME, pod);
             }
         }
@@ -187,7 +189,8 @@ async fn close(node: &Node, context: &Context) -> Result<()> {
         return Ok(());
     }
     if unless_gone(context.write(node, &closed, Lock::Version).await)?.is_some() {
-        tracing::info!(node = node.metadata.name.as_deref().unwrap_or_default(), "tainted node");
+        let (node, taint) = (node.metadata.name.as_deref(), DISRUPTED_TAINT);
+        tracing::info!(node, taint, effect = "NoSchedule", "tainted node");
     }
     Ok(())
 }

@@ -6,6 +6,26 @@
 
 #![allow(clippy::unwrap_used, reason = "what surrounds the tests is test code too")]
 
+/// Tests of scenarios, each on an embedded server of its own; and a list of them, for a control plane.
+macro_rules! scenarios {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name {
+            #[tokio::test(start_paused = true)]
+            async fn embedded() {
+                super::$name(&crate::stage::Stage::new().await).await;
+            }
+        })*
+
+        pub(crate) async fn all(stage: &mut crate::stage::Stage) {
+            $(
+                println!("{}", stringify!($name));
+                $name(stage).await;
+                stage.clear().await;
+            )*
+        }
+    };
+}
+
 #[path = "life/cloud.rs"]
 mod cloud;
 #[path = "life/crashes.rs"]
@@ -22,3 +42,14 @@ mod scythe;
 mod stage;
 #[path = "life/start.rs"]
 mod start;
+
+#[tokio::test]
+#[ignore = "needs a control plane of its own, named by KARPENTER_TEST_KUBECONFIG"]
+async fn scenarios_on_a_control_plane() {
+    let path = std::env::var("KARPENTER_TEST_KUBECONFIG").expect("KARPENTER_TEST_KUBECONFIG names a kubeconfig");
+    let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    let mut stage = stage::Stage::real(kube::Client::try_from(config).unwrap()).await;
+    stage.clear().await;
+    end::all(&mut stage).await;
+}

@@ -17,7 +17,7 @@ use super::{Launched, health, initialization, launch, liveness, nodes_of, regist
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::nodepool::SharedRegistrations;
-use crate::ownership::Matches;
+use crate::ownership::{Matches, claim_provider_id};
 use crate::patch::Lock;
 use crate::reconciler::Action;
 use crate::recorder::{Event, ObjectRef};
@@ -156,7 +156,8 @@ impl<'a> Pass<'a> {
             return hook.map(|_| ()).map_err(|error| Error::provider("asking the provider about registration", error));
         }
         let node_name = node.metadata.name.clone().unwrap_or_default();
-        tracing::info!(claim = self.name(), node = node_name, "registered nodeclaim");
+        let provider_id = claim_provider_id(&self.claim);
+        tracing::info!(claim = self.name(), provider_id, node = node_name, "registered nodeclaim");
         self.claim.conditions_at(now).set_true(REGISTERED);
         self.claim.status.get_or_insert_default().node_name = Some(node_name);
         health::succeeded(&self.claim, self.context, self.registrations).await
@@ -197,7 +198,9 @@ impl<'a> Pass<'a> {
         let labels = opened.metadata.labels.get_or_insert_default();
         labels.insert(labels::INITIALIZED.to_owned(), "true".to_owned());
         self.context.write(&**node, &opened, Lock::None).await?;
-        tracing::info!(claim = self.name(), node = node_name, "initialized nodeclaim");
+        let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+        let provider_id = claim_provider_id(&self.claim);
+        tracing::info!(claim = self.name(), provider_id, node = node_name, ?allocatable, "initialized nodeclaim");
         self.claim.conditions_at(now).set_true(INITIALIZED);
         Ok(())
     }

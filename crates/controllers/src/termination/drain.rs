@@ -9,10 +9,13 @@ use crate::pods::{PodFacts, PodKey};
 /// A scheduler that has not seen the taint yet may bind one more pod; so long we look again, even at an empty node.
 const MIN_DRAIN_TIME: SignedDuration = SignedDuration::from_secs(5);
 
+/// What the eviction queue is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drain {
-    /// For the eviction queue: pods the deadline forces, and the pods of the tier whose turn it is.
-    pub enqueue: Vec<PodKey>,
+    /// Pods that the deadline leaves no more time: now, whatever the queue's back-off says.
+    pub forced: Vec<PodKey>,
+    /// Pods of the tier whose turn it is.
+    pub turn: Vec<PodKey>,
     /// Pods that still have to leave, of whatever tier.
     pub waiting: usize,
 }
@@ -23,10 +26,13 @@ pub fn plan(pods: &[PodFacts], deadline: Option<Timestamp>, now: Timestamp) -> D
     let waiting: Vec<&PodFacts> = pods.iter().filter(|pod| pod.is_waiting_for_eviction(now)).collect();
     let (forced, others): (Vec<&PodFacts>, Vec<&PodFacts>) =
         waiting.iter().partition(|pod| pod.is_past_force_threshold(deadline, now));
-    let turn = others.iter().map(|pod| tier(pod)).min();
-    let next = others.iter().filter(|pod| Some(tier(pod)) == turn && pod.is_active());
-    let enqueue = forced.iter().chain(next).map(|pod| pod.key.clone()).collect();
-    Drain { enqueue, waiting: waiting.len() }
+    let first = others.iter().map(|pod| tier(pod)).min();
+    let turn = others.iter().filter(|pod| Some(tier(pod)) == first && pod.is_active());
+    Drain {
+        forced: forced.iter().map(|pod| pod.key.clone()).collect(),
+        turn: turn.map(|pod| pod.key.clone()).collect(),
+        waiting: waiting.len(),
+    }
 }
 
 fn tier(pod: &PodFacts) -> (bool, bool) {

@@ -61,6 +61,8 @@ pub(crate) struct Plan {
     /// The list leaves machines out without saying so.
     pub(crate) list_is_empty: bool,
     pub(crate) waits: bool,
+    /// A label that is known only when the node is.
+    pub(crate) late_label: bool,
 }
 
 impl Default for Plan {
@@ -74,6 +76,7 @@ impl Default for Plan {
             list_fails: false,
             list_is_empty: false,
             waits: false,
+            late_label: false,
         }
     }
 }
@@ -291,9 +294,11 @@ impl CloudProvider for Cloud {
     }
 
     async fn registration(&self, _claim: &NodeClaim) -> Result<Registration, ProviderError> {
-        match self.state.lock().unwrap().plan.waits {
-            true => Ok(Registration::Wait { why: "not yet".to_owned() }),
-            false => Ok(Registration::Proceed),
+        let plan = self.state.lock().unwrap().plan.clone();
+        match (plan.waits, plan.late_label) {
+            (true, _) => Ok(Registration::Wait { why: "not yet".to_owned() }),
+            (false, true) => Ok(Registration::Relabel(vec![("test.example/late".to_owned(), "known".to_owned())])),
+            (false, false) => Ok(Registration::Proceed),
         }
     }
 }

@@ -402,3 +402,53 @@ async fn a_hash_migration_that_got_half_through_is_finished() {
     let pool = effects.iter().rposition(|effect| effect.has(&["PATCH", "nodepools/p", labels::NODEPOOL_HASH_VERSION]));
     assert!(last_claim < pool, "{effects:#?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rough_day_of_the_api_server_loses_nothing() {
+    // covers: LC-GEN-11, INV-2, INV-3
+    let mut stage = Stage::new().await;
+    let fault =
+        |effect: Breakage| Fault { methods: Vec::new(), path_contains: "/".into(), per_mille: 40, times: None, effect };
+    for round in 0..4 {
+        let mut faults = Vec::new();
+        for effect in [
+            Breakage::Conflict,
+            Breakage::InternalError,
+            Breakage::Unavailable,
+            Breakage::Timeout,
+            Breakage::Latency(std::time::Duration::from_millis(700)),
+        ] {
+            let mut fault = fault(effect);
+            // Only what the controllers write; users and kubelets have their own troubles.
+            fault.path_contains = ["/nodeclaims", "/nodes/", "/eviction", "/nodepools"][round].into();
+            fault.methods = vec!["PATCH".into(), "POST".into(), "DELETE".into()];
+            fault.per_mille = if round == 1 { 40 } else { 100 };
+            faults.push(fault);
+        }
+        stage.server().drop_watches();
+        whole_life_through(&mut stage, &format!("rough-{round}"), &faults).await;
+    }
+}
+
+fn break_server(stage: &Stage, faults: &[Fault]) {
+    faults.iter().for_each(|fault| stage.server().inject(fault.clone()));
+}
+
+/// A whole life on a server that fails; only the user's own requests are spared.
+async fn whole_life_through(stage: &mut Stage, name: &str, faults: &[Fault]) {
+    stage.create(CLAIMS, objects::claim(name, json!({}))).await;
+    break_server(stage, faults);
+    stage.survives("it becomes ready", 400, |client| is_ready(client, name.to_owned())).await;
+    stage.server().expire_watches();
+    stage.server().clear_faults();
+    stage.create(DEPLOYMENTS, objects::deployment(name, 2, json!({}), json!({}))).await;
+    stage.runs(name, 2).await;
+    stage.delete(&format!("{CLAIMS}/{name}")).await;
+    break_server(stage, faults);
+    stage.survives("it is gone", 600, |client| is_gone(client, name.to_owned())).await;
+    stage.server().clear_faults();
+    stage.delete(&format!("{DEPLOYMENTS}/{name}")).await;
+    let cloud = stage.cloud.clone();
+    stage.survives("no machine is left", 180, |_| std::future::ready(cloud.instances().is_empty())).await;
+    stage.pass(30).await;
+}

@@ -179,6 +179,27 @@ impl Stage {
         }
     }
 
+    pub(crate) fn is_real(&self) -> bool {
+        matches!(self.back, Back::Real(_))
+    }
+
+    /// Takes everything away that a scenario may have left, and starts the controllers anew.
+    pub(crate) async fn clear(&mut self) {
+        for path in [objects::DEPLOYMENTS, "/apis/apps/v1/namespaces/default/daemonsets", objects::BUDGETS] {
+            for object in self.list(path).await {
+                self.delete_if_there(&format!("{path}/{}", object["metadata"]["name"].as_str().unwrap())).await;
+            }
+        }
+        for path in [objects::CLAIMS, objects::POOLS] {
+            for object in self.list(path).await {
+                self.delete_if_there(&format!("{path}/{}", object["metadata"]["name"].as_str().unwrap())).await;
+            }
+            self.until("they are gone", 180, || async { self.list(path).await.is_empty() }).await;
+        }
+        self.kill();
+        self.start();
+    }
+
     /// The embedded server, to break its answers.
     pub(crate) fn server(&self) -> &ApiServer {
         match &self.back {

@@ -2,6 +2,7 @@
 
 use karpenter_api::conditions::Status::{False, True, Unknown};
 use karpenter_api::labels;
+use karpenter_apiserver::{Effect as Breakage, Fault};
 use karpenter_provider::LaunchError;
 use serde_json::{Value, json};
 
@@ -239,4 +240,111 @@ async fn a_node_that_is_smaller_than_it_should_be_is_told() {
     assert_eq!(events, [("NodeClaim/short".to_owned(), message.to_owned())]);
     stage.pass(3_600).await;
     assert!(stage.claim("short").await.unwrap().metadata.deletion_timestamp.is_none(), "nothing follows");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_provider_learns_late_reaches_claim_and_node() {
+    // covers: LC-REG-11
+    let stage = Stage::new().await;
+    stage.cloud.plan(|plan| plan.late_label = true);
+    stage.create(CLAIMS, objects::claim("one", json!({}))).await;
+    let node = stage.ready_node("one").await;
+    for path in [format!("{CLAIMS}/one"), format!("{NODES}/{node}")] {
+        let object = stage.get(&path).await.unwrap();
+        assert_eq!(object["metadata"]["labels"]["test.example/late"], "known", "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_no_hurry_to_be_initialized() {
+    // covers: LC-INIT-10, LC-INIT-02
+    let stage = Stage::new().await;
+    let spec = json!({"startupTaints": [taint("booting", "NoSchedule")]});
+    stage.create(CLAIMS, objects::claim("one", spec)).await;
+    let waiting = || async { stage.is("one", "Initialized", Unknown, "StartupTaintsExist").await };
+    stage.until("its startup taint is waited for", 60, waiting).await;
+    stage.pass(24 * 3_600).await;
+    assert!(waiting().await && stage.claim("one").await.unwrap().metadata.deletion_timestamp.is_none());
+    // A second node with its id makes nobody's node of it.
+    let id = stage.claim("one").await.unwrap().status.unwrap().provider_id.unwrap();
+    stage.create(NODES, json!({"metadata": {"name": "double"}, "spec": {"providerID": id}})).await;
+    let nobody = || async { stage.is("one", "Initialized", Unknown, "NodeNotFound").await };
+    stage.until("there is no one node", 5, nobody).await;
+    stage.delete(&format!("{NODES}/double")).await;
+    stage.until("there is again", 5, waiting).await;
+}
+
+fn broken(method: &str, path: &str, effect: Breakage) -> Fault {
+    let methods = vec![method.to_owned()];
+    Fault { methods, path_contains: path.to_owned(), per_mille: 1_000, times: Some(3), effect }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_patch_that_fails_is_tried_again() {
+    // covers: LC-REG-12
+    for effect in [Breakage::Conflict, Breakage::InternalError, Breakage::Timeout] {
+        let stage = Stage::new().await;
+        stage.cloud.plan(|plan| plan.boot = std::time::Duration::from_secs(20));
+        stage.create(CLAIMS, objects::claim("one", json!({}))).await;
+        stage.until("it is launched", 5, || async { stage.is("one", "Launched", True, "Launched").await }).await;
+        stage.server().inject(broken("PATCH", "/api/v1/nodes/", effect));
+        stage.ready_node("one").await;
+        assert_eq!(stage.metric("karpenter_nodes_created_total", ""), 1.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_say_meanwhile_is_not_overwritten() {
+    // covers: LC-GEN-12, LC-GEN-11
+    let stage = Stage::new().await;
+    stage.create(CLAIMS, objects::claim("one", json!({}))).await;
+    stage.until("it is launched", 5, || async { stage.is("one", "Launched", True, "Launched").await }).await;
+    // Somebody else writes a condition while the controllers' view of the claim stands still.
+    let slow = Breakage::Latency(std::time::Duration::from_secs(2));
+    stage.server().inject(Fault { times: Some(1), ..broken("PATCH", "/nodeclaims/one/status", slow) });
+    stage.until("the node comes", 60, || async { !stage.list(NODES).await.is_empty() }).await;
+    let path = format!("{CLAIMS}/one/status");
+    let mut conditions = stage.get(&path).await.unwrap()["status"]["conditions"].as_array().unwrap().clone();
+    conditions.push(json!({"type": "Drifted", "status": "True", "reason": "Test", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+    stage.patch(&path, json!({"status": {"conditions": conditions}})).await;
+    stage.ready_node("one").await;
+    assert!(stage.is("one", "Drifted", True, "Test").await, "it is still said");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_need_not_be_written() {
+    // covers: LC-GEN-13
+    let stage = Stage::new().await;
+    // Gone between the look and the write, again and again, from the first write to the last.
+    for delay in [0, 10, 100, 1_000] {
+        let slow = Breakage::Latency(std::time::Duration::from_millis(delay));
+        stage.server().inject(Fault { times: Some(2), ..broken("PATCH", "/nodeclaims/", slow) });
+        stage.create(CLAIMS, objects::claim("one", json!({}))).await;
+        tokio::time::sleep(std::time::Duration::from_millis(delay / 2)).await;
+        stage.delete(&format!("{CLAIMS}/one")).await;
+        stage.claim_is_gone("one", 60).await;
+    }
+    stage.until("nothing is left", 60, || async { stage.cloud.instances().is_empty() }).await;
+    // And the controllers are well.
+    stage.create(CLAIMS, objects::claim("two", json!({}))).await;
+    stage.ready_node("two").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_history() {
+    let run = || async {
+        let stage = Stage::new().await;
+        let pool = stage.create(POOLS, objects::pool("p", json!({}))).await;
+        for name in ["p-1", "p-2", "p-3"] {
+            stage.create(CLAIMS, objects::claim_of(&pool, name, json!({"expireAfter": "10m"}))).await;
+        }
+        for name in ["p-1", "p-2", "p-3"] {
+            stage.ready_node(name).await;
+        }
+        stage.create(objects::DEPLOYMENTS, objects::deployment("web", 9, json!({}), json!({}))).await;
+        stage.pass(1_200).await;
+        stage.server().digest()
+    };
+    assert_eq!(run().await, run().await);
 }

@@ -52,7 +52,7 @@ impl Made {
 fn drained(pods: Vec<Made>, deadline: Option<i64>, now: i64) -> (Vec<String>, usize) {
     let pods: Vec<PodFacts> = pods.into_iter().map(|pod| facts(pod.0)).collect();
     let drain = plan(&pods, deadline.map(at), at(now));
-    (drain.enqueue.iter().map(|key| key.name.to_string()).collect(), drain.waiting)
+    (drain.forced.iter().chain(&drain.turn).map(|key| key.name.to_string()).collect(), drain.waiting)
 }
 
 #[test]
