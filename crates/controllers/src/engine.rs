@@ -78,7 +78,7 @@ impl Engine {
     pub fn new(context: Arc<Context>, reconcilers: Vec<Arc<dyn Reconciler>>) -> Self {
         let class = context.index.node_class_kind();
         let watch = |kind: Kind| (kind, watch::news(context.client.clone(), kind, kind.path(&class)));
-        let watches: Vec<_> = Kind::ALL.into_iter().map(watch).collect();
+        let watches: Vec<_> = context.index.kinds().into_iter().map(watch).collect();
         let controllers = reconcilers.into_iter().map(Controller::new).collect();
         Self {
             unseen: watches.len(),

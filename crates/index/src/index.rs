@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::labels::{Labels, Vocabulary};
+use karpenter_core::selector::{Selector, SelectorExpression};
 use karpenter_core::settings::Settings;
 use karpenter_core::storage::{StorageClass, Volume, VolumeClaim};
 use karpenter_core::world::{DaemonSet, DisruptionBudget, Service};
@@ -47,6 +48,10 @@ pub(crate) struct State {
     pub(crate) csi_nodes: Store<k8s_openapi::api::storage::v1::CSINode>,
     pub(crate) attachments: Store<Attachment>,
     pub(crate) services: Store<Service>,
+    /// By kind, since a ReplicaSet and a StatefulSet may have one name.
+    pub(crate) controllers: Store<Workload>,
+    pub(crate) replica_sets: Store<Workload>,
+    pub(crate) stateful_sets: Store<Workload>,
     pub(crate) daemon_sets: Store<DaemonSet>,
     pub(crate) budgets: Store<DisruptionBudget>,
     pub(crate) node_classes: Store<NodeClass>,
@@ -83,6 +88,19 @@ pub(crate) struct State {
     pub(crate) places: crate::snapshot::Places,
 }
 
+/// A workload as far as its pods' default spread goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Workload {
+    pub(crate) uid: Arc<str>,
+    pub(crate) selector: Selector,
+}
+
+impl Workload {
+    fn new(metadata: &karpenter_api::ObjectMeta, selector: Selector) -> Arc<Self> {
+        Arc::new(Self { uid: metadata.uid.as_deref().unwrap_or_default().into(), selector })
+    }
+}
+
 /// A pod's place in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
@@ -104,6 +122,11 @@ impl Index {
     /// Every change is whole or not there, so a panic elsewhere is no reason to stop.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has to be watched.
+    pub fn kinds(&self) -> Vec<Kind> {
+        Kind::needed(&self.state().options.settings)
     }
 
     pub fn node_class_kind(&self) -> NodeClassKind {
@@ -204,6 +227,18 @@ macro_rules! each_store {
                 let $store = &$state.services;
                 $call
             }
+            Kind::ReplicationController => {
+                let $store = &$state.controllers;
+                $call
+            }
+            Kind::ReplicaSet => {
+                let $store = &$state.replica_sets;
+                $call
+            }
+            Kind::StatefulSet => {
+                let $store = &$state.stateful_sets;
+                $call
+            }
             Kind::DaemonSet => {
                 let $store = &$state.daemon_sets;
                 $call
@@ -249,6 +284,9 @@ impl State {
             csi_nodes: Store::default(),
             attachments: Store::default(),
             services: Store::default(),
+            controllers: Store::default(),
+            replica_sets: Store::default(),
+            stateful_sets: Store::default(),
             daemon_sets: Store::default(),
             budgets: Store::default(),
             node_classes: Store::default(),
@@ -299,6 +337,9 @@ impl State {
             Kind::CSINode => self.csi_nodes.advance(version),
             Kind::VolumeAttachment => self.attachments.advance(version),
             Kind::Service => self.services.advance(version),
+            Kind::ReplicationController => self.controllers.advance(version),
+            Kind::ReplicaSet => self.replica_sets.advance(version),
+            Kind::StatefulSet => self.stateful_sets.advance(version),
             Kind::DaemonSet => self.daemon_sets.advance(version),
             Kind::PodDisruptionBudget => self.budgets.advance(version),
             Kind::NodeClass => self.node_classes.advance(version),
@@ -359,6 +400,24 @@ impl State {
                 self.services.put(key, at, Arc::new(reduce::service(&object)));
                 What::Other
             }
+            Object::ReplicationController(object) => {
+                let labels = object.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
+                let all = labels.iter().map(|(key, value)| SelectorExpression::equals(key, value));
+                self.controllers.put(key, at, Workload::new(&object.metadata, Selector::new(all.collect::<Vec<_>>())));
+                What::Other
+            }
+            Object::ReplicaSet(object) => {
+                let selector = object.spec.as_ref().map(|spec| reduce::selector(&spec.selector));
+                let selector = selector.unwrap_or_else(Selector::invalid);
+                self.replica_sets.put(key, at, Workload::new(&object.metadata, selector));
+                What::Other
+            }
+            Object::StatefulSet(object) => {
+                let selector = object.spec.as_ref().map(|spec| reduce::selector(&spec.selector));
+                let selector = selector.unwrap_or_else(Selector::invalid);
+                self.stateful_sets.put(key, at, Workload::new(&object.metadata, selector));
+                What::Other
+            }
             Object::DaemonSet(object) => {
                 let reduced = reduce::daemon_set(&object, &mut self.interner)?;
                 self.daemon_sets.put(key, at, Arc::new(reduced));
@@ -412,6 +471,9 @@ impl State {
                 What::Other
             }),
             Kind::Service => self.services.remove(key, at).map(|_| What::Other),
+            Kind::ReplicationController => self.controllers.remove(key, at).map(|_| What::Other),
+            Kind::ReplicaSet => self.replica_sets.remove(key, at).map(|_| What::Other),
+            Kind::StatefulSet => self.stateful_sets.remove(key, at).map(|_| What::Other),
             Kind::DaemonSet => self.daemon_sets.remove(key, at).map(|_| What::Other),
             Kind::PodDisruptionBudget => self.budgets.remove(key, at).map(|_| What::Other),
             Kind::NodeClass => self.node_classes.remove(key, at).map(|old| What::NodeClass(gone(old))),

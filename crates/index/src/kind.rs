@@ -1,5 +1,7 @@
 //! The kinds that decisions are made from.
 
+use karpenter_core::settings::Settings;
+
 /// What is watched. The order is that in which news are taken in: what others refer to comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -10,6 +12,9 @@ pub enum Kind {
     CSINode,
     VolumeAttachment,
     Service,
+    ReplicationController,
+    ReplicaSet,
+    StatefulSet,
     DaemonSet,
     PodDisruptionBudget,
     NodeClass,
@@ -41,7 +46,7 @@ impl NodeClassKind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Namespace,
         Self::StorageClass,
         Self::PersistentVolume,
@@ -49,6 +54,9 @@ impl Kind {
         Self::CSINode,
         Self::VolumeAttachment,
         Self::Service,
+        Self::ReplicationController,
+        Self::ReplicaSet,
+        Self::StatefulSet,
         Self::DaemonSet,
         Self::PodDisruptionBudget,
         Self::NodeClass,
@@ -57,6 +65,33 @@ impl Kind {
         Self::Node,
         Self::Pod,
     ];
+
+    /// What has to be watched under these settings: workloads and services are only asked for how their pods should
+    /// spread by default, and many a cluster does not let us see them.
+    pub fn needed(settings: &Settings) -> Vec<Self> {
+        let defaults = !settings.default_spread.is_empty();
+        Self::ALL.into_iter().filter(|kind| defaults || !kind.is_optional()).collect()
+    }
+
+    /// Without it everything else still works.
+    pub fn is_optional(self) -> bool {
+        match self {
+            Self::Service | Self::ReplicationController | Self::ReplicaSet | Self::StatefulSet => true,
+            Self::Namespace
+            | Self::StorageClass
+            | Self::PersistentVolume
+            | Self::PersistentVolumeClaim
+            | Self::CSINode
+            | Self::VolumeAttachment
+            | Self::DaemonSet
+            | Self::PodDisruptionBudget
+            | Self::NodeClass
+            | Self::NodePool
+            | Self::NodeClaim
+            | Self::Node
+            | Self::Pod => false,
+        }
+    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -67,6 +102,9 @@ impl Kind {
             Self::CSINode => "CSINode",
             Self::VolumeAttachment => "VolumeAttachment",
             Self::Service => "Service",
+            Self::ReplicationController => "ReplicationController",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::StatefulSet => "StatefulSet",
             Self::DaemonSet => "DaemonSet",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::NodeClass => "NodeClass",
@@ -87,6 +125,9 @@ impl Kind {
             Self::CSINode => "/apis/storage.k8s.io/v1/csinodes".to_owned(),
             Self::VolumeAttachment => "/apis/storage.k8s.io/v1/volumeattachments".to_owned(),
             Self::Service => "/api/v1/services".to_owned(),
+            Self::ReplicationController => "/api/v1/replicationcontrollers".to_owned(),
+            Self::ReplicaSet => "/apis/apps/v1/replicasets".to_owned(),
+            Self::StatefulSet => "/apis/apps/v1/statefulsets".to_owned(),
             Self::DaemonSet => "/apis/apps/v1/daemonsets".to_owned(),
             Self::PodDisruptionBudget => "/apis/policy/v1/poddisruptionbudgets".to_owned(),
             Self::NodeClass => format!("/apis/{}/{}/{}", class.group, class.version, class.plural),

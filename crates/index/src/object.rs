@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
@@ -23,6 +25,9 @@ pub enum Object {
     CSINode(Box<CSINode>),
     VolumeAttachment(Box<VolumeAttachment>),
     Service(Box<Service>),
+    ReplicationController(Box<ReplicationController>),
+    ReplicaSet(Box<ReplicaSet>),
+    StatefulSet(Box<StatefulSet>),
     DaemonSet(Box<DaemonSet>),
     PodDisruptionBudget(Box<PodDisruptionBudget>),
     NodeClass(Box<NodeClass>),
@@ -86,6 +91,9 @@ impl Object {
             Kind::CSINode => Self::CSINode(serde_json::from_str(json)?),
             Kind::VolumeAttachment => Self::VolumeAttachment(serde_json::from_str(json)?),
             Kind::Service => Self::Service(serde_json::from_str(json)?),
+            Kind::ReplicationController => Self::ReplicationController(serde_json::from_str(json)?),
+            Kind::ReplicaSet => Self::ReplicaSet(serde_json::from_str(json)?),
+            Kind::StatefulSet => Self::StatefulSet(serde_json::from_str(json)?),
             Kind::DaemonSet => Self::DaemonSet(serde_json::from_str(json)?),
             Kind::PodDisruptionBudget => Self::PodDisruptionBudget(serde_json::from_str(json)?),
             Kind::NodeClass => Self::NodeClass(serde_json::from_str(json)?),
@@ -105,6 +113,9 @@ impl Object {
             Self::CSINode(_) => Kind::CSINode,
             Self::VolumeAttachment(_) => Kind::VolumeAttachment,
             Self::Service(_) => Kind::Service,
+            Self::ReplicationController(_) => Kind::ReplicationController,
+            Self::ReplicaSet(_) => Kind::ReplicaSet,
+            Self::StatefulSet(_) => Kind::StatefulSet,
             Self::DaemonSet(_) => Kind::DaemonSet,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
             Self::NodeClass(_) => Kind::NodeClass,
@@ -124,6 +135,9 @@ impl Object {
             Self::CSINode(object) => &object.metadata,
             Self::VolumeAttachment(object) => &object.metadata,
             Self::Service(object) => &object.metadata,
+            Self::ReplicationController(object) => &object.metadata,
+            Self::ReplicaSet(object) => &object.metadata,
+            Self::StatefulSet(object) => &object.metadata,
             Self::DaemonSet(object) => &object.metadata,
             Self::PodDisruptionBudget(object) => &object.metadata,
             Self::NodeClass(object) => &object.metadata,
@@ -152,6 +166,9 @@ into_object!(
     CSINode,
     VolumeAttachment,
     Service,
+    ReplicationController,
+    ReplicaSet,
+    StatefulSet,
     DaemonSet,
     PodDisruptionBudget,
     NodeClass,

@@ -26,6 +26,7 @@ pub(crate) struct Dirty {
     pub(crate) namespaces: bool,
     pub(crate) classes: bool,
     pub(crate) services: bool,
+    pub(crate) workloads: bool,
     pub(crate) daemon_sets: bool,
     pub(crate) budgets: bool,
 }
@@ -129,6 +130,11 @@ impl State {
         }
         if dirty.services {
             world.services = self.services.values().map(|service| (**service).clone()).collect();
+        }
+        if dirty.workloads {
+            let sets = self.replica_sets.values().chain(self.stateful_sets.values());
+            let all = self.controllers.values().chain(sets);
+            world.workload_selectors = all.map(|one| (one.uid.clone(), one.selector.clone())).collect();
         }
         if dirty.daemon_sets {
             world.daemon_sets = self.daemon_sets.values().map(|set| (**set).clone()).collect();

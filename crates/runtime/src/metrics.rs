@@ -1,13 +1,13 @@
 //! Series that belong to no single controller, and the page they are all on.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use karpenter_controllers::Context;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 /// What a program of ours was built from. Upstream's label names stay, so that dashboards keep working.
@@ -20,7 +20,7 @@ const BUILD: [(&str, &str); 4] = [
 
 pub(crate) fn register(context: &Arc<Context>) {
     let mut registry = context.metrics.registry();
-    registry.register_collector(Box::new(ClusterState(Arc::downgrade(context))));
+    registry.register_collector(Box::new(Build));
 }
 
 /// The page, in the OpenMetrics text format.
@@ -33,28 +33,16 @@ pub(crate) fn page(context: &Context) -> String {
     page
 }
 
-/// Read off the index when somebody asks.
+/// The program itself.
 #[derive(Debug)]
-struct ClusterState(Weak<Context>);
+struct Build;
 
-impl Collector for ClusterState {
+impl Collector for Build {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let build = Family::<Vec<(&'static str, &'static str)>, Gauge>::default();
         build.get_or_create(&BUILD.to_vec()).set(1);
         let help = "A metric with a constant '1' value labeled by version from which karpenter was built";
-        build.encode(encoder.encode_descriptor("build_info", help, None, build.metric_type())?)?;
-        let Some(context) = self.0.upgrade() else { return Ok(()) };
-        let mut gauge = |name: &str, help: &str, value: i64| {
-            let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
-        };
-        let nodes = i64::try_from(context.index.machines().len()).unwrap_or(i64::MAX);
-        gauge("cluster_state_node_count", "Current count of nodes in cluster state", nodes)?;
-        gauge(
-            "cluster_state_synced",
-            "Whether the cluster state has caught up with the API server",
-            i64::from(context.index.is_synced()),
-        )
+        build.encode(encoder.encode_descriptor("build_info", help, None, build.metric_type())?)
     }
 }
 

@@ -22,6 +22,11 @@ const LAST_RETRY: Duration = Duration::from_secs(10);
 /// not make us a busy loop.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// So many failures in a row are said aloud.
+const WORTH_A_LOOK: u32 = 5;
+/// How long until it is tried again to read what we may not.
+const WITHOUT: Duration = Duration::from_mins(5);
+
 /// News of one kind, not yet taken in.
 #[derive(Debug)]
 pub(crate) enum News {
@@ -78,7 +83,7 @@ struct HeadMeta {
 }
 
 pub(crate) fn news(client: Client, kind: Kind, path: String) -> BoxStream<'static, News> {
-    let state = State { client, kind, path, version: None, lines: None, failures: 0 };
+    let state = State { client, kind, path, version: None, lines: None, failures: 0, without: false };
     futures_util::stream::unfold(state, |mut state| async move {
         let news = state.next().await;
         Some((news, state))
@@ -94,6 +99,8 @@ struct State {
     version: Option<u64>,
     lines: Option<BoxStream<'static, std::io::Result<String>>>,
     failures: u32,
+    /// It counts as empty, since we may not read it.
+    without: bool,
 }
 
 impl State {
@@ -102,6 +109,11 @@ impl State {
             let Some(version) = self.version else {
                 match self.list().await {
                     Ok(listed) => return listed,
+                    Err(kube::Error::Api(status)) if self.may_go_without(status.code) => {
+                        if let Some(nothing) = self.go_without(&status.message).await {
+                            return nothing;
+                        }
+                    }
                     Err(error) => self.pause("list", &error).await,
                 }
                 continue;
@@ -190,8 +202,29 @@ impl State {
         Ok(Box::pin(reader).lines().boxed())
     }
 
+    /// We may not see the kind, and everything else works without it.
+    fn may_go_without(&self, code: u16) -> bool {
+        self.kind.is_optional() && matches!(code, 401 | 403 | 404)
+    }
+
+    /// The first time it counts as an empty list; after that somebody may have granted what was missing.
+    async fn go_without(&mut self, why: &str) -> Option<News> {
+        if self.without {
+            tokio::time::sleep(WITHOUT).await;
+            return None;
+        }
+        self.without = true;
+        tracing::error!(kind = self.kind.name(), why, "a kind cannot be read, what depends on it is off");
+        Some(News::Listed { objects: Vec::new(), unreadable: Vec::new(), version: 0 })
+    }
+
     async fn pause(&mut self, what: &'static str, error: &kube::Error) {
-        tracing::debug!(kind = self.kind.name(), what, %error, "trying again");
+        // One failure is a server that restarts; several in a row are worth a look.
+        if self.failures == WORTH_A_LOOK {
+            tracing::error!(kind = self.kind.name(), what, %error, "a kind cannot be read, nothing is decided without it");
+        } else {
+            tracing::debug!(kind = self.kind.name(), what, %error, "trying again");
+        }
         let delay = FIRST_RETRY.saturating_mul(1 << self.failures.min(10)).min(LAST_RETRY);
         self.failures += 1;
         tokio::time::sleep(delay).await;

@@ -174,9 +174,9 @@ impl Index {
         state.is_complete() && state.unlaunched.is_empty()
     }
 
-    /// Every kind has been listed once.
+    /// Every kind that is needed has been listed once.
     pub fn is_listed(&self) -> bool {
-        self.state().listed.len() == Kind::ALL.len()
+        self.state().is_listed()
     }
 
     pub fn has_listed(&self, kind: Kind) -> bool {
@@ -276,9 +276,13 @@ impl Index {
 }
 
 impl State {
+    fn is_listed(&self) -> bool {
+        Kind::needed(&self.options.settings).iter().all(|kind| self.listed.contains(kind))
+    }
+
     /// Once every Node of the cluster was known, later ones are learned of like everything else.
     pub(super) fn is_complete(&mut self) -> bool {
-        if !self.complete && self.listed.len() == Kind::ALL.len() {
+        if !self.complete && self.is_listed() {
             self.complete = self.nodes.values().all(|node| reduce::is_tracked(node));
         }
         self.complete

@@ -57,6 +57,7 @@ impl State {
             Kind::Namespace => self.dirty.namespaces = true,
             Kind::StorageClass => self.dirty.classes = true,
             Kind::Service => self.dirty.services = true,
+            Kind::ReplicationController | Kind::ReplicaSet | Kind::StatefulSet => self.dirty.workloads = true,
             Kind::DaemonSet => self.dirty.daemon_sets = true,
             Kind::PodDisruptionBudget => {
                 self.dirty.budgets = true;

@@ -136,7 +136,7 @@ fn provider(id: &str) -> MachineId {
 fn nothing_is_decided_before_everything_was_listed_and_every_node_is_known() {
     // covers: STATE-01, STATE-04, INV-6
     let cluster = Cluster::unlisted();
-    for kind in Kind::ALL {
+    for kind in cluster.index.kinds() {
         assert!(!cluster.index.is_synced(), "{kind:?} is not listed yet");
         cluster.index.list(kind, Vec::new(), &[], 1);
     }
@@ -573,4 +573,37 @@ fn how_many_volumes_a_node_takes_is_what_its_csi_node_says() {
     }
     cluster.forget(Kind::CSINode, "n");
     assert!(cluster.world().nodes[0].volume_limits.is_empty());
+}
+
+#[test]
+fn workloads_are_asked_for_only_where_pods_spread_by_default() {
+    let needed = Kind::needed(&Settings::default());
+    for kind in [Kind::Service, Kind::ReplicationController, Kind::ReplicaSet, Kind::StatefulSet] {
+        assert!(!needed.contains(&kind), "{kind:?}");
+    }
+    let spread = karpenter_core::settings::DefaultSpread {
+        topology_key: "zone".into(),
+        max_skew: 1,
+        min_domains: None,
+        when: karpenter_core::pod::WhenUnsatisfiable::DoNotSchedule,
+        node_affinity: karpenter_core::pod::NodePolicy::Honor,
+        node_taints: karpenter_core::pod::NodePolicy::Ignore,
+    };
+    let settings = Settings { default_spread: vec![spread], ..Settings::default() };
+    assert_eq!(Kind::needed(&settings), Kind::ALL);
+    let cluster = Cluster::new();
+    let set = |uid: &str| {
+        json!({"metadata": {"name": "web", "namespace": "default", "uid": uid},
+            "spec": {"selector": {"matchLabels": {"app": uid}}, "serviceName": "", "template": {}}})
+    };
+    cluster.tell(Kind::ReplicaSet, set("replicas"));
+    cluster.tell(Kind::StatefulSet, set("stateful"));
+    let labels = |uid: &str| -> Labels { [("app".to_owned(), uid.to_owned())].into() };
+    let world = cluster.world();
+    for uid in ["replicas", "stateful"] {
+        assert!(world.workload_selectors[uid].matches(&labels(uid)));
+        assert!(!world.workload_selectors[uid].matches(&labels("other")));
+    }
+    cluster.forget(Kind::ReplicaSet, "default/web");
+    assert_eq!(cluster.world().workload_selectors.len(), 1);
 }
