@@ -34,21 +34,27 @@ pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
     let strays = best.strays(problem);
     let queue = company_first(problem, &strays);
     best.repack(problem);
-    let mut rank = (strays.len(), best.left_over(), best.given_up(), best.price(problem));
+    let first = (strays.len(), best.left_over());
+    let (left, given_up) = (best.left_pods(), best.given_up());
+    let mut rank = (first, best.price(problem), given_up);
     let again = if strays.is_empty() { None } else { Some(BASELINE) };
     for ties in again.into_iter().chain(others(problem).iter().copied()) {
         let mut other = Solution::in_order(problem, ties, &queue);
-        let of_other = (other.strays(problem).len(), other.left_over(), other.given_up());
-        if of_other > (rank.0, rank.1, rank.2) {
+        let of_other = (other.strays(problem).len(), other.left_over());
+        if of_other > rank.0 || (of_other == first && other.given_up() > given_up) {
+            continue;
+        }
+        // Whom the baseline places nobody turns away, however alike the two may be.
+        if strays.is_empty() && !other.left_pods().iter().all(|pod| left.contains(pod)) {
             continue;
         }
         // Packing anew does not make up for a start this much dearer.
         let start = other.price(problem);
-        if of_other == (rank.0, rank.1, rank.2) && start.0 > rank.3.0 + rank.3.0 / 8 {
+        if of_other == rank.0 && start.0 > rank.1.0 + rank.1.0 / 8 {
             continue;
         }
         other.repack(problem);
-        let of_other = (of_other.0, of_other.1, of_other.2, other.price(problem));
+        let of_other = (of_other, other.price(problem), other.given_up());
         if of_other < rank {
             (best, rank) = (other, of_other);
         }

@@ -30,7 +30,7 @@ pub(crate) fn improve(problem: &mut Problem<'_>, state: &State) -> Option<Vec<Cl
     let anew = pack_anew(problem, state);
     let cheaper = anew.is_some();
     let mut claims = anew.unwrap_or_else(|| state.claims.clone());
-    let shifted = claims.len() <= MOST_SHIFTED && shift::improve(problem, &mut claims);
+    let shifted = claims.len() <= MOST_SHIFTED && shift::improve(problem, state, &mut claims);
     (cheaper || shifted).then_some(claims)
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Filling {
 
 /// Who is on a node in the hostname groups.
 #[derive(Clone, Default)]
-struct Company {
+pub(crate) struct Company {
     /// Group, owners that count themselves, other owners, counted pods.
     groups: Vec<(crate::groups::GroupId, u32, u32, u32)>,
     ports: Vec<HostPort>,
@@ -39,15 +39,21 @@ struct Company {
 
 impl Company {
     /// How many more of an entry the others stand, up to `wanted`; 0 where it cannot stand them.
-    fn room_for(&self, entry: &Entry, problem: &Problem<'_>, wanted: u32) -> u32 {
+    pub(crate) fn room_for(
+        &self,
+        neighbours: &[Neighbour],
+        ports: &[HostPort],
+        problem: &Problem<'_>,
+        wanted: u32,
+    ) -> u32 {
         let mut most = wanted;
-        if !entry.ports.is_empty() {
+        if !ports.is_empty() {
             most = most.min(1);
-            if entry.ports.iter().any(|mine| self.ports.iter().any(|theirs| mine.clashes(theirs))) {
+            if ports.iter().any(|mine| self.ports.iter().any(|theirs| mine.clashes(theirs))) {
                 return 0;
             }
         }
-        for part in entry.neighbours.iter() {
+        for part in neighbours {
             let here = self.groups.iter().find(|group| group.0 == part.group);
             let (selves, owners, counted) = here.map_or((0, 0, 0), |group| (group.1, group.2, group.3));
             let group = problem.groups.get(part.group);
@@ -66,9 +72,9 @@ impl Company {
         most
     }
 
-    fn add(&mut self, entry: &Entry, count: u32) {
-        self.ports.extend(entry.ports.iter().cloned());
-        for part in entry.neighbours.iter() {
+    pub(crate) fn add(&mut self, neighbours: &[Neighbour], ports: &[HostPort], count: u32) {
+        self.ports.extend(ports.iter().cloned());
+        for part in neighbours {
             let at = match self.groups.iter().position(|group| group.0 == part.group) {
                 Some(at) => at,
                 None => {
@@ -145,7 +151,7 @@ pub(crate) fn fill(
             continue;
         }
         if !entry.neighbours.is_empty() || !entry.ports.is_empty() {
-            count = count.min(company.room_for(entry, problem, count));
+            count = count.min(company.room_for(&entry.neighbours, &entry.ports, problem, count));
             if count == 0 {
                 continue;
             }
@@ -160,7 +166,7 @@ pub(crate) fn fill(
             filling.set = set;
         }
         left.iter_mut().zip(&entry.requests).for_each(|(have, want)| *have -= want * Amount::from(count));
-        company.add(entry, count);
+        company.add(&entry.neighbours, &entry.ports, count);
         filling.value += values[*index] * f64::from(count);
         filling.counts.push((*index, count));
     }

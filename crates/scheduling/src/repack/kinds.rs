@@ -98,7 +98,7 @@ pub(crate) fn collect(problem: &mut Problem<'_>, state: &State) -> Items {
 
 /// The weight of the heaviest unlimited pool that could take a pod on a node of its own. A pod that is a guest in a lighter
 /// pool may stay with those who needed that pool, and may not be what such a node is bought for.
-fn weight_alone(problem: &mut Problem<'_>, class: usize, variant: usize) -> Option<i32> {
+pub(super) fn weight_alone(problem: &mut Problem<'_>, class: usize, variant: usize) -> Option<i32> {
     for template in problem.classes[class].variants[variant].templates.clone().iter() {
         if problem.templates[template].is_limited() {
             continue;
@@ -131,7 +131,7 @@ fn is_movable(problem: &Problem<'_>, claim: &Claim) -> bool {
 }
 
 /// The set of each pod of a claim, domains pinned; nothing where a pod's volumes cannot be told from the claim.
-fn item_sets(problem: &mut Problem<'_>, state: &State, index: usize) -> Option<Vec<SetId>> {
+pub(super) fn item_sets(problem: &mut Problem<'_>, state: &State, index: usize) -> Option<Vec<SetId>> {
     let claim = state.claims[index].clone();
     let mut memo: FxHashMap<(usize, usize), SetId> = FxHashMap::default();
     let mut sets = Vec::with_capacity(claim.pods.len());
@@ -182,13 +182,13 @@ fn item_sets(problem: &mut Problem<'_>, state: &State, index: usize) -> Option<V
 }
 
 /// Pools as heavy as the baseline's or heavier whose taints the pod tolerates in the form in which it was placed.
-fn templates(problem: &Problem<'_>, class: usize, variant: usize, from: usize) -> Bits {
+pub(super) fn templates(problem: &Problem<'_>, class: usize, variant: usize, from: usize) -> Bits {
     let weight = problem.templates[from].weight;
     let tolerated = &problem.classes[class].variants[variant].templates;
     tolerated.iter().filter(|template| problem.templates[*template].weight >= weight).collect()
 }
 
-fn neighbours(problem: &Problem<'_>, class: usize, variant: usize) -> Arc<[Neighbour]> {
+pub(super) fn neighbours(problem: &Problem<'_>, class: usize, variant: usize) -> Arc<[Neighbour]> {
     let of = &problem.classes[class];
     let owned = &of.variants[variant].owned;
     let mut ids: Vec<GroupId> = owned.iter().chain(&of.counted_in).copied().collect();

@@ -1,162 +1,294 @@
-//! Single pods moved between nodes where that lets one of them become cheaper.
+//! A few pods moved between nodes where that makes the nodes cheaper together.
 //!
 //! Packing anew leaves some nodes as they are, and what it does pack it packs by kind. This looks at the nodes one by one
-//! and asks: which pods keep it from being a cheaper type, and do others have room for them at no cost?
+//! and asks: which pods keep it from being a cheaper one, and where would they cost less?
+
+use std::sync::Arc;
 
 use karpenter_core::MicroUsd;
+use karpenter_core::labels::{CAPACITY_TYPE, ZONE};
+use karpenter_core::ports::HostPort;
+use rustc_hash::FxHashMap;
 
 use crate::bits::Bits;
-use crate::columns::{Amounts, ResId};
+use crate::columns::Amounts;
+use crate::groups::Kind;
 use crate::problem::Problem;
-use crate::state::Claim;
+use crate::repack::fill::Company;
+use crate::repack::kinds::{self, Neighbour};
+use crate::state::{Claim, State};
 use crate::template::short_of_min_values;
 use crate::terms::SetId;
 
-/// Claims that are weighed against a pod or priced, over one pass.
+/// Nodes that are tried for a pod or priced, over one pass.
 const MOST_WORK: usize = 20_000;
 /// Pods that may leave one node together.
 const MOST_MOVED: usize = 4;
 
 /// Moves pods as long as that pays; answers whether any was moved.
-pub(super) fn improve(problem: &mut Problem<'_>, claims: &mut [Claim]) -> bool {
-    let Some(heaviest) = problem.templates.iter().map(|template| template.weight).max() else { return false };
-    // A pod may not leave the pool its weight gave it, and where a limit counts, a move counts against it.
-    let takes_part = |problem: &Problem<'_>, claim: &Claim| {
-        let template = &problem.templates[claim.template];
-        let plain = claim.reserved.is_empty() && !claim.min_values_relaxed && !claim.pods.is_empty();
-        plain && template.weight == heaviest && !template.is_limited()
-    };
+pub(super) fn improve(problem: &mut Problem<'_>, state: &State, claims: &mut [Claim]) -> bool {
     let open: Vec<usize> = (0..claims.len()).filter(|index| takes_part(problem, &claims[*index])).collect();
-    let mut prices: Vec<MicroUsd> = claims.iter().map(|claim| problem.price(claim)).collect();
-    let mut work = open.len();
+    if open.len() < 2 {
+        return false;
+    }
+    let prices = claims.iter().map(|claim| problem.price(claim)).collect();
+    let mut shift = Shift { guests: guests(problem, state), open, prices, work: 0 };
     let mut moved = false;
-    let mut from_start = true;
-    while std::mem::take(&mut from_start) {
-        for &index in &open {
-            for resource in resources(&claims[index].total) {
-                if work > MOST_WORK {
-                    return moved;
-                }
-                if relieve(problem, claims, &mut prices, &open, index, resource, &mut work) {
-                    (moved, from_start) = (true, true);
-                }
-            }
-        }
+    while shift.round(problem, claims) {
+        moved = true;
     }
     moved
 }
 
-fn resources(total: &Amounts) -> Vec<ResId> {
-    total.0.iter().map(|(resource, _)| *resource).collect()
+/// Where a limit counts, a move counts against it; and where somebody is a guest in a pool lighter than its own, nobody
+/// leaves whom the node was bought for.
+fn takes_part(problem: &mut Problem<'_>, claim: &Claim) -> bool {
+    let template = &problem.templates[claim.template];
+    let (weight, is_limited) = (template.weight, template.is_limited());
+    let plain = claim.reserved.is_empty() && !claim.min_values_relaxed && !claim.pods.is_empty() && !is_limited;
+    let heavier = problem.templates.iter().any(|template| template.weight > weight);
+    let mut is_guest = |(pod, variant): &(usize, usize)| {
+        let class = problem.pods[*pod].class;
+        kinds::weight_alone(problem, class, *variant).is_some_and(|alone| alone > weight)
+    };
+    plain && !(heavier && claim.pods.iter().any(&mut is_guest))
 }
 
-/// Takes the largest pods, by one resource, off a node until it is cheaper, if others can have them for nothing.
-fn relieve(
-    problem: &mut Problem<'_>,
-    claims: &mut [Claim],
-    prices: &mut [MicroUsd],
-    open: &[usize],
-    index: usize,
-    resource: ResId,
-    work: &mut usize,
-) -> bool {
-    let mut free: Vec<(usize, usize)> =
-        claims[index].pods.iter().copied().filter(|(pod, variant)| is_free(problem, *pod, *variant)).collect();
-    let size = |problem: &Problem<'_>, pod: usize| problem.classes[problem.pods[pod].class].requests.get(resource);
-    free.sort_by_key(|(pod, _)| (std::cmp::Reverse(size(problem, *pod)), *pod));
-    let mut left = claims[index].clone();
-    for count in 1..=MOST_MOVED.min(free.len()) {
-        let leaving = free[count - 1];
-        left.pods.retain(|placed| *placed != leaving);
-        left.total.subtract(&problem.classes[problem.pods[leaving.0].class].requests);
+/// A pod as others see it on their node.
+struct Guest {
+    neighbours: Arc<[Neighbour]>,
+    ports: Arc<[HostPort]>,
+    /// Its requirements, with every topology domain pinned; nothing where it has to stay on its node.
+    loose: Option<SetId>,
+}
+
+struct Shift {
+    guests: FxHashMap<usize, Guest>,
+    open: Vec<usize>,
+    prices: Vec<MicroUsd>,
+    work: usize,
+}
+
+fn guests(problem: &mut Problem<'_>, state: &State) -> FxHashMap<usize, Guest> {
+    let mut guests = FxHashMap::default();
+    for index in 0..state.claims.len() {
+        let sets = kinds::item_sets(problem, state, index);
+        for (at, &(pod, variant)) in state.claims[index].pods.iter().enumerate() {
+            let class = problem.pods[pod].class;
+            let set = sets.as_ref().map(|sets| sets[at]);
+            let loose = set.filter(|_| is_loose(problem, class, variant));
+            let neighbours = kinds::neighbours(problem, class, variant);
+            let ports = problem.classes[class].ports.clone().into();
+            guests.insert(pod, Guest { neighbours, ports, loose });
+        }
+    }
+    guests
+}
+
+/// Not tied to a node by an affinity, its own or another's, by what it gave up and may have there by luck, or by a spread
+/// over a label that its neighbours may have brought.
+fn is_loose(problem: &Problem<'_>, class: usize, variant: usize) -> bool {
+    let of = &problem.classes[class];
+    let mut ties = of.variants[variant].owned.iter().chain(&of.counted_in);
+    variant < of.shape.required_node_affinity.len().max(1)
+        && !of.has_claims
+        && ties.all(|id| match problem.domains.groups[id.0 as usize].table {
+            None => problem.groups.get(*id).kind != Kind::Affinity,
+            Some(table) => {
+                let key = &**problem.terms.key_name(problem.domains.keys[table].key);
+                key == ZONE || key == CAPACITY_TYPE
+            }
+        })
+}
+
+impl Shift {
+    fn round(&mut self, problem: &mut Problem<'_>, claims: &mut [Claim]) -> bool {
+        let mut moved = false;
+        for at in 0..self.open.len() {
+            let index = self.open[at];
+            for leaving in self.candidates(problem, &claims[index]) {
+                if self.work > MOST_WORK {
+                    return false;
+                }
+                if self.relieve(problem, claims, index, &leaving) {
+                    moved = true;
+                    break;
+                }
+            }
+        }
+        moved
+    }
+
+    /// Pods whose leaving may make a node cheaper: the largest by each resource, those with the same requirements, and
+    /// everybody.
+    fn candidates(&self, problem: &Problem<'_>, claim: &Claim) -> Vec<Vec<(usize, usize)>> {
+        let set_of = |(pod, _): &(usize, usize)| self.guests.get(pod).and_then(|guest| guest.loose);
+        let loose: Vec<(usize, usize)> = claim.pods.iter().copied().filter(|placed| set_of(placed).is_some()).collect();
+        let mut lists: Vec<Vec<(usize, usize)>> = Vec::new();
+        let mut add = |list: Vec<(usize, usize)>| {
+            if !list.is_empty() && list.len() <= MOST_MOVED && !lists.contains(&list) {
+                lists.push(list);
+            }
+        };
+        if loose.len() == claim.pods.len() {
+            add(loose.clone());
+        }
+        let mut sets: Vec<SetId> = loose.iter().filter_map(set_of).collect();
+        sets.sort_unstable();
+        sets.dedup();
+        if sets.len() > 1 {
+            for set in sets {
+                add(loose.iter().copied().filter(|placed| set_of(placed) == Some(set)).collect());
+            }
+        }
+        for (resource, _) in &claim.total.0 {
+            let mut by_size = loose.clone();
+            let size = |pod: usize| problem.classes[problem.pods[pod].class].requests.get(*resource);
+            by_size.sort_by_key(|(pod, _)| (std::cmp::Reverse(size(*pod)), *pod));
+            (1..=MOST_MOVED.min(by_size.len())).for_each(|count| add(by_size[..count].to_vec()));
+        }
+        lists
+    }
+
+    /// Takes pods off a node if what that saves is more than they cost elsewhere.
+    fn relieve(
+        &mut self,
+        problem: &mut Problem<'_>,
+        claims: &mut [Claim],
+        index: usize,
+        leaving: &[(usize, usize)],
+    ) -> bool {
+        self.work += 1;
+        let Some((left, price)) = self.without(problem, &claims[index], leaving) else { return false };
+        let Some(saved) = self.prices[index].0.checked_sub(price.0).filter(|saved| *saved > 0) else { return false };
+        let Some(changed) = self.rehome(problem, claims, index, leaving, saved) else { return false };
+        for (at, claim, price) in changed {
+            (claims[at], self.prices[at]) = (claim, price);
+        }
+        (claims[index], self.prices[index]) = (left, price);
+        true
+    }
+
+    /// The node without some of its pods, and its price then. Where all who stay can say what they need, it needs no more
+    /// than that.
+    fn without(
+        &self,
+        problem: &mut Problem<'_>,
+        claim: &Claim,
+        leaving: &[(usize, usize)],
+    ) -> Option<(Claim, MicroUsd)> {
+        let mut left = claim.clone();
+        left.pods.retain(|placed| !leaving.contains(placed));
+        left.total = Amounts::default();
+        left.ports.clear();
         if left.pods.is_empty() {
-            return false;
+            return Some((left, MicroUsd(0)));
         }
-        let Some(types) = types_for(problem, left.template, left.set, &left) else { return false };
-        left.types = types;
+        let mut needed = Some(problem.templates[claim.template].base);
+        for (pod, _) in &left.pods {
+            let guest = self.guests.get(pod)?;
+            left.ports.extend(guest.ports.iter().cloned());
+            left.total.add(&problem.classes[problem.pods[*pod].class].requests);
+            needed = needed.zip(guest.loose).and_then(|(needed, own)| problem.terms.join(needed, own));
+        }
+        left.set = match needed {
+            Some(needed) => needed,
+            // What the others need is known only all in all, so nobody leaves who brought a label along.
+            None if leaving.iter().any(|(pod, _)| self.brings_label(problem, claim.template, *pod)) => return None,
+            None => claim.set,
+        };
+        left.types = types_for(problem, &left)?;
         let price = problem.price(&left);
-        *work += 1;
-        if price >= prices[index] {
-            continue;
-        }
-        if let Some(changed) = rehome(problem, claims, prices, open, index, &free[..count], work) {
-            for (at, claim) in changed {
-                claims[at] = claim;
-            }
-            (claims[index], prices[index]) = (left, price);
-            return true;
-        }
+        Some((left, price))
     }
-    false
-}
 
-/// The nodes that take the pods without becoming dearer; nothing where one of the pods finds none.
-fn rehome(
-    problem: &mut Problem<'_>,
-    claims: &[Claim],
-    prices: &[MicroUsd],
-    open: &[usize],
-    from: usize,
-    leaving: &[(usize, usize)],
-    work: &mut usize,
-) -> Option<Vec<(usize, Claim)>> {
-    let mut changed: Vec<(usize, Claim)> = Vec::new();
-    'pods: for &(pod, variant) in leaving {
-        for &at in open.iter().filter(|at| **at != from) {
-            let known = changed.iter().position(|(index, _)| *index == at);
-            let host = known.map_or(&claims[at], |known| &changed[known].1);
-            *work += 1;
-            let Some(after) = with_guest(problem, host, pod, variant) else { continue };
-            if problem.price(&after) > prices[at] {
-                continue;
+    /// Whether a pod asks for a label that neither pool nor instance types have.
+    fn brings_label(&self, problem: &Problem<'_>, template: usize, pod: usize) -> bool {
+        let template = &problem.templates[template];
+        let Some(set) = self.guests.get(&pod).and_then(|guest| guest.loose) else { return true };
+        problem.terms.entries(set).iter().any(|(key, _)| {
+            let name = &**problem.terms.key_name(*key);
+            let of_types =
+                name == ZONE || name == CAPACITY_TYPE || !problem.catalogs[template.catalog].groups(*key).is_empty();
+            !of_types && problem.terms.get(template.base, *key).is_none()
+        })
+    }
+
+    /// The nodes that take the pods for less than `saved`; nothing where one of the pods finds none.
+    fn rehome(
+        &mut self,
+        problem: &mut Problem<'_>,
+        claims: &[Claim],
+        from: usize,
+        leaving: &[(usize, usize)],
+        mut saved: u64,
+    ) -> Option<Vec<(usize, Claim, MicroUsd)>> {
+        let mut changed: Vec<(usize, Claim, MicroUsd)> = Vec::new();
+        // A pod may not leave for a pool lighter than its own, nor for a heavier one that did not take it.
+        let weight = |problem: &Problem<'_>, at: usize| problem.templates[claims[at].template].weight;
+        let wanted = weight(problem, from);
+        let is_host = |at: &&usize| **at != from && !claims[**at].pods.is_empty() && weight(problem, **at) == wanted;
+        let hosts: Vec<usize> = self.open.iter().filter(is_host).copied().collect();
+        for &(pod, variant) in leaving {
+            let mut best: Option<(u64, usize, Claim, MicroUsd)> = None;
+            for &at in &hosts {
+                let known = changed.iter().find(|(index, ..)| *index == at);
+                let (host, before) = known.map_or((&claims[at], self.prices[at]), |(_, claim, price)| (claim, *price));
+                self.work += 1;
+                let Some(after) = self.with_guest(problem, host, pod, variant) else { continue };
+                let price = problem.price(&after);
+                let cost = price.0.saturating_sub(before.0);
+                if cost < saved && best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                    best = Some((cost, at, after, price));
+                    if cost == 0 {
+                        break;
+                    }
+                }
             }
-            match known {
-                Some(known) => changed[known].1 = after,
-                None => changed.push((at, after)),
-            }
-            continue 'pods;
+            let (cost, at, after, price) = best?;
+            saved -= cost;
+            changed.retain(|(index, ..)| *index != at);
+            changed.push((at, after, price));
         }
-        return None;
+        Some(changed)
     }
-    Some(changed)
-}
 
-fn with_guest(problem: &mut Problem<'_>, host: &Claim, pod: usize, variant: usize) -> Option<Claim> {
-    let class = problem.pods[pod].class;
-    if !problem.classes[class].variants[variant].templates.contains(host.template) {
-        return None;
+    fn with_guest(&self, problem: &mut Problem<'_>, host: &Claim, pod: usize, variant: usize) -> Option<Claim> {
+        let (class, guest) = (problem.pods[pod].class, self.guests.get(&pod)?);
+        if !problem.classes[class].variants[variant].templates.contains(host.template) {
+            return None;
+        }
+        let set = problem.terms.join(host.set, guest.loose?)?;
+        if !guest.neighbours.is_empty() || !guest.ports.is_empty() {
+            let mut company = Company::default();
+            for (other, _) in &host.pods {
+                let other = self.guests.get(other)?;
+                company.add(&other.neighbours, &other.ports, 1);
+            }
+            if company.room_for(&guest.neighbours, &guest.ports, problem, 1) == 0 {
+                return None;
+            }
+        }
+        let mut after = host.clone();
+        after.total.add(&problem.classes[class].requests);
+        after.ports.extend(guest.ports.iter().cloned());
+        after.set = set;
+        after.types = types_for(problem, &after)?;
+        after.pods.push((pod, variant));
+        Some(after)
     }
-    let set = problem.terms.join(host.set, problem.classes[class].variants[variant].set)?;
-    let mut after = host.clone();
-    after.total.add(&problem.classes[class].requests);
-    after.types = types_for(problem, host.template, set, &after)?;
-    after.set = set;
-    after.pods.push((pod, variant));
-    Some(after)
 }
 
-/// Pods that no rule ties to others, that gave nothing up and bring neither ports nor volumes.
-fn is_free(problem: &Problem<'_>, pod: usize, variant: usize) -> bool {
-    let class = &problem.classes[problem.pods[pod].class];
-    let ties = [&class.counted_in, &class.kept_out_by, &class.keeps_out];
-    variant < class.shape.required_node_affinity.len().max(1)
-        && class.variants[variant].owned.is_empty()
-        && ties.iter().all(|groups| groups.is_empty())
-        && class.ports.is_empty()
-        && class.volumes.is_empty()
-        && !class.has_claims
-}
-
-/// What a claim with this set may become; nothing where that is nothing, or too few for minValues.
-fn types_for(problem: &mut Problem<'_>, template: usize, set: SetId, claim: &Claim) -> Option<Bits> {
-    let of = &problem.templates[template];
+/// What a claim may become; nothing where that is nothing, or too few for minValues.
+fn types_for(problem: &mut Problem<'_>, claim: &Claim) -> Option<Bits> {
+    let of = &problem.templates[claim.template];
     let mut types: Bits = of.types.clone();
-    types.and(&problem.catalogs[of.catalog].usable(set, &mut problem.terms).types);
-    let of = &problem.templates[template];
+    types.and(&problem.catalogs[of.catalog].usable(claim.set, &mut problem.terms).types);
+    let of = &problem.templates[claim.template];
     claim.total.0.iter().for_each(|(resource, amount)| of.fit.keep(&mut types, *resource, *amount));
     if !claim.ports.is_empty() && !problem.daemons.is_empty() {
         types.and(&of.types_free_of(&claim.ports, &problem.daemons));
     }
-    let enough = short_of_min_values(set, &types, &problem.catalogs[of.catalog], &problem.terms).is_empty();
+    let enough = short_of_min_values(claim.set, &types, &problem.catalogs[of.catalog], &problem.terms).is_empty();
     (!types.is_empty() && enough).then_some(types)
 }
