@@ -55,6 +55,10 @@ impl Faults {
         self.scripts.push(script);
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.scripts.clear();
+    }
+
     pub(crate) fn count(&mut self, kind: &str) {
         *self.fired.entry(kind.to_owned()).or_default() += 1;
     }

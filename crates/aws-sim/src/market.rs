@@ -59,9 +59,11 @@ impl Market {
     }
 
     pub(crate) fn offerings(&self) -> impl Iterator<Item = (String, String)> {
+        let known = |(name, _): &(&Arc<str>, _)| self.find(name).is_some();
         self.region
             .offered
             .iter()
+            .filter(known)
             .flat_map(|(name, zones)| zones.iter().map(move |zone| (name.to_string(), zone.to_string())))
     }
 

@@ -43,8 +43,10 @@ struct Shared {
     options: Options,
     now: Now,
     state: Mutex<State>,
-    /// Something is due sooner than it was, or there is a message.
+    /// Something is due sooner than it was.
     changed: Notify,
+    /// There is a message.
+    arrived: Notify,
     /// No call is answered before the state is there.
     ready: watch::Sender<bool>,
 }
@@ -102,8 +104,14 @@ impl Region {
             spent: MicroUsd(0),
             dirty: false,
         };
-        let shared =
-            Shared { options, now, state: Mutex::new(state), changed: Notify::new(), ready: watch::Sender::new(true) };
+        let shared = Shared {
+            options,
+            now,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            arrived: Notify::new(),
+            ready: watch::Sender::new(true),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -145,18 +153,28 @@ impl Region {
         self.lock().faults.script(script);
     }
 
+    /// Nothing that was scripted happens any more.
+    pub fn clear_scripts(&self) {
+        self.lock().faults.clear();
+    }
+
+    /// Somebody deletes every launch template.
+    pub fn lose_templates(&self) {
+        self.lock().templates.clear();
+    }
+
     /// Puts a message about an instance into the queue.
     pub fn warn(&self, instance: &str, warning: Warning) {
         let now = self.now();
         self.lock().warn(&self.shared.options.region, instance, warning, now);
-        self.shared.changed.notify_waiters();
+        self.shared.arrived.notify_waiters();
     }
 
     /// Any text at all, as foreign messages are.
     pub fn send_message(&self, body: &str) {
         let now = self.now();
         self.lock().queue.send(body.to_owned(), now);
-        self.shared.changed.notify_waiters();
+        self.shared.arrived.notify_waiters();
     }
 
     /// An instance stops or disappears by a hand that is not ours.
@@ -223,6 +241,7 @@ impl Region {
         let mut state = self.lock();
         while let Some(due) = state.agenda.pop(now) {
             state.happen(&self.shared.options, due, now);
+            self.shared.arrived.notify_waiters();
         }
         let next = state.agenda.next()?;
         Some(Duration::try_from(next.duration_since(now)).unwrap_or(Duration::ZERO).max(Duration::from_millis(1)))

@@ -5,6 +5,7 @@ pub mod fleet;
 pub mod template;
 
 mod batch;
+mod plans;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use candidates::Ask;
 use template::{Choice, Planned, Surroundings, TemplateError};
 
 pub(crate) use batch::FleetBatch;
+pub(crate) use plans::{Plan, Plans};
 
 /// Below this many types, falling back to on-demand deserves a word.
 const FLEXIBLE: usize = 5;
@@ -52,18 +54,27 @@ impl Parts {
         words: &Vocabulary,
     ) -> Result<Launched, LaunchError> {
         let ask = Ask::of(claim, words);
-        let types = candidates::candidates(types, &ask, self.settings.strict_min_values)?;
-        let capacity_type = candidates::capacity_type(&types, &ask);
+        let partition = group.and_then(|group| template::partition(&ask.requirements, group.partitions));
+        let plan = match self.plans.find(class, claim, types, partition) {
+            Some(plan) => plan,
+            None => {
+                let plan = Arc::new(self.plan(class, claim, tags, types, &ask, group, partition)?);
+                self.plans.keep(class, claim, types, partition, plan.clone());
+                plan
+            }
+        };
+        let (types, capacity_type) = (&plan.types, plan.capacity_type);
         let attempt = Attempt {
             class,
             claim,
             tags,
             ask: &ask,
-            types: &types,
+            types,
             capacity_type,
-            tenancy: candidates::tenancy(&ask),
+            tenancy: plan.tenancy,
+            templates: &plan.templates,
             group,
-            partition: group.and_then(|group| template::partition(&ask.requirements, group.partitions)),
+            partition,
         };
         if capacity_type == ON_DEMAND && ask.allows_capacity_type(SPOT) && types.len() < FLEXIBLE {
             tracing::warn!(
@@ -87,8 +98,8 @@ impl Parts {
             let message = "getting subnets, no subnets in the node class status";
             return Err(LaunchError::create(message, "SubnetResolutionFailed", "Error getting subnets").into());
         }
-        let planned = self.templates(attempt).await?;
-        let request = fleet::request(class, claim, ask, capacity_type, &planned, &subnets, tags);
+        self.ensure_templates(attempt.templates).await?;
+        let request = fleet::request(class, claim, ask, capacity_type, attempt.templates, &subnets, tags);
         let Some(request) = request else {
             let message = "no capacity offerings are currently available given the constraints";
             let (reason, _) = reason_and_message(message);
@@ -122,7 +133,21 @@ impl Parts {
         self.launched(attempt, &answer).ok_or_else(|| fleet_refusal(&answer.errors).into())
     }
 
-    async fn templates(&self, attempt: &Attempt<'_>) -> Result<Vec<Planned>, Failure> {
+    /// What holds for every claim that asks for the same.
+    #[expect(clippy::too_many_arguments, reason = "everything that a launch depends on")]
+    fn plan(
+        &self,
+        class: &EC2NodeClass,
+        claim: &NodeClaim,
+        tags: &Tags,
+        types: &InstanceTypes,
+        ask: &Ask<'_>,
+        group: Option<&PlacementGroup>,
+        partition: Option<u32>,
+    ) -> Result<Plan, LaunchError> {
+        let types = candidates::candidates(types, ask, self.settings.strict_min_values)?;
+        let capacity_type = candidates::capacity_type(&types, ask);
+        let tenancy = candidates::tenancy(ask);
         let cluster = self.cluster_facts();
         let around = Surroundings {
             region: &self.aws.region,
@@ -130,43 +155,37 @@ impl Parts {
             cluster_dns: self.settings.cluster_dns.as_deref(),
             ipv6: self.settings.is_ipv6(),
             reserved_capacity: self.settings.ec2.reserved_capacity,
-            placement_group_id: attempt.group.map(|group| group.id.as_str()),
-            partition: attempt.partition,
+            placement_group_id: group.map(|group| group.id.as_str()),
+            partition,
         };
-        let choice = Choice {
-            types: attempt.types,
-            capacity_type: attempt.capacity_type,
-            tenancy: attempt.tenancy,
-            tags: attempt.tags,
-        };
-        let failed = |message: String| {
-            let (reason, text) = reason_and_message(&message);
-            let said = format!("Error getting launch template configs: {text}");
-            LaunchError::create(format!("getting launch template configs, {message}"), reason, said)
-        };
-        let planned = template::plan(attempt.class, attempt.claim, &choice, &around).map_err(|error| match error {
+        let choice = Choice { types: &types, capacity_type, tenancy, tags };
+        let templates = template::plan(class, claim, &choice, &around).map_err(|error| match error {
             TemplateError::UserData(UserDataError::NoClusterCidr) => {
                 LaunchError::NodeClassNotReady { message: error.to_string() }
             }
-            error => failed(error.to_string()),
+            error => no_templates(&error.to_string()),
         })?;
-        for planned in &planned {
+        for planned in &templates {
             if planned.user_data_bytes >= WARN_SIZE {
                 tracing::warn!(
-                    nodeclass = %attempt.class.metadata.name.as_deref().unwrap_or_default(),
+                    nodeclass = %class.metadata.name.as_deref().unwrap_or_default(),
                     bytes = planned.user_data_bytes,
                     "user data is close to EC2's limit of 16384 bytes"
                 );
             }
             for note in &planned.notes {
-                tracing::warn!(nodeclass = %attempt.class.metadata.name.as_deref().unwrap_or_default(), "{note}");
+                tracing::warn!(nodeclass = %class.metadata.name.as_deref().unwrap_or_default(), "{note}");
             }
-            self.launch_templates
-                .ensure(&planned.template, (self.now)())
-                .await
-                .map_err(|error| failed(error.to_string()))?;
         }
-        Ok(planned)
+        Ok(Plan { types, capacity_type, tenancy, templates })
+    }
+
+    async fn ensure_templates(&self, templates: &[Planned]) -> Result<(), Failure> {
+        for planned in templates {
+            let ensured = self.launch_templates.ensure(&planned.template, (self.now)()).await;
+            ensured.map_err(|error| no_templates(&error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Every error of a fleet teaches something, also when the fleet succeeded elsewhere.
@@ -284,6 +303,7 @@ struct Attempt<'a> {
     types: &'a [InstanceType],
     capacity_type: &'static str,
     tenancy: &'static str,
+    templates: &'a [Planned],
     group: Option<&'a PlacementGroup>,
     partition: Option<u32>,
 }
@@ -313,6 +333,12 @@ impl From<LaunchError> for Failure {
     fn from(error: LaunchError) -> Self {
         Self::Launch(error)
     }
+}
+
+fn no_templates(message: &str) -> LaunchError {
+    let (reason, text) = reason_and_message(message);
+    let said = format!("Error getting launch template configs: {text}");
+    LaunchError::create(format!("getting launch template configs, {message}"), reason, said)
 }
 
 fn names(request: &CreateFleet) -> impl Iterator<Item = &str> {

@@ -158,3 +158,19 @@ fn has_finalizer(class: &EC2NodeClass) -> bool {
 pub(crate) fn is_status(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever drives these runs them on any thread. The compiler finds out late where one cannot be.
+    #[expect(dead_code, reason = "compiled, never called")]
+    fn futures_can_be_sent(controller: &NodeClassController, class: &EC2NodeClass, claim: &karpenter_api::NodeClaim) {
+        fn must<T: Send>(_: T) {}
+        must(controller.reconcile(class));
+        must(controller.reconcile_hash(class));
+        must(crate::tagging::tag(&controller.parts, &controller.client, claim));
+        must(crate::sweep::instances(&controller.parts, &controller.client));
+        must(crate::sweep::profiles(&controller.parts, &controller.client));
+    }
+}

@@ -20,7 +20,7 @@ use crate::calls::{Aws, Instance, InstanceState, PlacementGroup};
 use crate::images::Images;
 use crate::instances::{Instances, Look, capacity_type, instance_id, provider_id};
 use crate::launch::template::EFA;
-use crate::launch::{FleetBatch, Launched, reservation_labels};
+use crate::launch::{FleetBatch, Launched, Plans, reservation_labels};
 use crate::objects::{ClusterReads, claim_subject, pool_subject};
 use crate::placement_groups::PlacementGroups;
 use crate::profiles::Profiles;
@@ -53,6 +53,7 @@ pub struct Parts {
     pub launch_templates: Templates,
     pub instances: Instances,
     pub(crate) fleets: FleetBatch,
+    pub(crate) plans: Plans,
     pub(crate) words: Vocabulary,
     cluster_cidr: Mutex<Option<String>>,
 }
@@ -89,6 +90,7 @@ impl Parts {
             launch_templates: Templates::new(aws.clone(), &settings.cluster_name),
             instances: Instances::new(aws.clone(), &settings.cluster_name),
             fleets: FleetBatch::new(aws.clone(), now.clone()),
+            plans: Plans::default(),
             words: karpenter_ec2::vocabulary(),
             cluster_cidr: Mutex::new(None),
             aws,

@@ -148,7 +148,7 @@ impl Sqs for Region {
         self.arrive("ReceiveMessage").await?;
         let end = later(self.now(), LONG_POLL);
         loop {
-            let changed = self.shared.changed.notified();
+            let arrived = self.shared.arrived.notified();
             let now = self.now();
             let (messages, next) = {
                 let mut state = self.lock();
@@ -159,7 +159,7 @@ impl Sqs for Region {
             }
             let wake = next.map_or(end, |next| next.min(end));
             let wait = Duration::try_from(wake.duration_since(now)).unwrap_or(Duration::ZERO);
-            let _ = tokio::time::timeout(wait.max(Duration::from_millis(1)), changed).await;
+            let _ = tokio::time::timeout(wait.max(Duration::from_millis(1)), arrived).await;
         }
     }
 

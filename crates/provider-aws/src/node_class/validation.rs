@@ -182,13 +182,12 @@ async fn run_dry(
     tags: &Tags,
 ) -> Result<Outcome, karpenter_provider::BoxError> {
     let mut first: Option<AwsError> = None;
-    // Collected first: a lazy iterator across an `await` would keep this future from being sent between threads.
-    let subnets: Vec<_> = class.status.iter().filter_map(|status| status.subnets.as_ref()).flatten().collect();
+    let subnets = class.status.as_ref().and_then(|status| status.subnets.clone()).unwrap_or_default();
     for subnet in subnets {
         let request = RunInstances {
             template_name: planned.template.name.clone(),
             instance_type: planned.types.first().map(|kind| kind.name.to_string()).unwrap_or_default(),
-            subnet_id: subnet.id.clone(),
+            subnet_id: subnet.id,
             tags: tags.clone(),
         };
         match parts.aws.ec2.run_instances_dry_run(&request).await {

@@ -1,0 +1,256 @@
+//! Launches, seen from both sides.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use karpenter_aws_sim::{Capacity, Options, Script, Target};
+use karpenter_provider::{CloudProvider, LaunchError};
+use karpenter_provider_aws::AwsProvider;
+use karpenter_provider_aws::calls::InstanceState;
+use serde_json::json;
+
+use crate::lab::{CAPACITY, Lab, TYPE, ZONE, claim, default_spec, on_demand, quiet, tags};
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_alike_claims_are_a_handful_of_calls() {
+    // covers: AWS-BATCH-01, AWS-LT-08
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let claims: Vec<_> = (0..1000).map(|n| on_demand(&format!("claim-{n}"))).collect();
+    let before = lab.region.calls();
+    let machines = join_all(claims.iter().map(|claim| lab.provider.create(claim))).await;
+    assert!(machines.iter().all(Result::is_ok));
+    let after = lab.region.calls();
+    let made = |call: &str| after.get(call).copied().unwrap_or(0) - before.get(call).copied().unwrap_or(0);
+    assert_eq!(made("CreateFleet"), 1);
+    assert!(made("CreateLaunchTemplate") <= 10, "{}", made("CreateLaunchTemplate"));
+    assert_eq!(lab.region.instances().len(), 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn instances_carry_tags_and_template_settings() {
+    // covers: AWS-TAG-01, AWS-SIM-05, AWS-SIM-06, AWS-FLEET-19, AWS-SIM-03, AWS-LT-10
+    let lab = Lab::new(quiet(1)).await;
+    let mut spec = default_spec();
+    spec["tags"] = json!({"team": "a"});
+    lab.ready_with(spec).await;
+    let machine = lab.provider.create(&claim("one", &[(CAPACITY, "In", &["spot"])])).await.unwrap();
+    let instance = lab.region.instances().remove(0).instance;
+    let want = tags(&[
+        ("team", "a"),
+        ("kubernetes.io/cluster/simulated", "owned"),
+        ("karpenter.sh/nodepool", "pool"),
+        ("eks:eks-cluster-name", "simulated"),
+        ("karpenter.k8s.aws/ec2nodeclass", "main"),
+    ]);
+    assert_eq!(instance.tags, want);
+    assert_eq!(machine.provider_id, format!("aws:///{}/{}", instance.zone, instance.id));
+    assert!(instance.id.starts_with("i-") && instance.id.len() == 19, "{}", instance.id);
+    assert_eq!((machine.capacity_type.as_str(), instance.state), ("spot", InstanceState::Running));
+    assert!(instance.spot_request_id.is_some());
+    let status = lab.class().await.status.unwrap();
+    let groups: Vec<String> = status.security_groups.unwrap().into_iter().map(|group| group.id).collect();
+    assert_eq!(instance.security_groups, groups);
+    assert_eq!(instance.tenancy.as_deref(), Some("default"));
+    assert!(instance.zone_id.is_some());
+    assert_eq!(machine.annotations.len(), 3);
+    assert_eq!(machine.annotations["karpenter.k8s.aws/instance-profile-name"], status.instance_profile.unwrap());
+    assert_eq!(machine.annotations["karpenter.k8s.aws/ec2nodeclass-hash-version"], "v6");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cheapest_type_is_bought_and_nothing_exotic() {
+    // covers: AWS-SIM-04, AWS-FLEET-06, AWS-FLEET-08, AWS-FLEET-09, AWS-FLEET-13
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let allowed: &[&str] = &["m5.large", "m5.xlarge", "c5.large", "g4dn.xlarge", "m5.metal"];
+    let machine = lab.provider.create(&claim("one", &[(CAPACITY, "In", &["on-demand"]), (TYPE, "In", allowed)])).await;
+    assert_eq!(machine.unwrap().instance_type, "c5.large");
+    let only_gpu = claim("gpu", &[(CAPACITY, "In", &["on-demand"]), (TYPE, "In", &["g4dn.xlarge"])]);
+    let machine = lab.provider.create(&only_gpu).await.unwrap();
+    assert_eq!(machine.instance_type, "g4dn.xlarge", "where nothing else is left");
+    assert_eq!(machine.capacity.get("nvidia.com/gpu").units(), 1);
+    let mixed = claim("mixed", &[(CAPACITY, "In", &["on-demand", "spot"]), (TYPE, "In", &["m5.large", "m5.xlarge"])]);
+    lab.parts
+        .types
+        .set_spot_prices(karpenter_provider_aws::prices::spot(&lab.region.aws(), (lab.now)()).await.unwrap());
+    assert_eq!(lab.provider.create(&mixed).await.unwrap().capacity_type, "spot");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_ran_out_is_avoided_for_a_while() {
+    // covers: AWS-FLEET-23, AWS-FLEET-24, AWS-OFF-02, AWS-OFF-13, AWS-MET-04
+    let lab = Lab::new(Options { capacity: Capacity::Exactly(1), ..quiet(1) }).await;
+    let pool = lab.ready().await;
+    let ask = |name: &str| claim(name, &[(CAPACITY, "In", &["on-demand"]), (TYPE, "In", &["m5.large", "c5.large"])]);
+    let mut bought = Vec::new();
+    for n in 0..6 {
+        let machine = lab.provider.create(&ask(&format!("claim-{n}"))).await.unwrap();
+        bought.push((machine.instance_type, machine.zone));
+    }
+    let types: Vec<&str> = bought.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(types, ["c5.large", "c5.large", "c5.large", "m5.large", "m5.large", "m5.large"]);
+    let refused = lab.provider.create(&ask("too-much")).await.unwrap_err();
+    assert!(matches!(refused, LaunchError::InsufficientCapacity { .. }), "{refused}");
+    let offered = |types: &[std::sync::Arc<karpenter_core::InstanceType>], name: &str| {
+        let kind = types.iter().find(|kind| &*kind.name == name).unwrap();
+        kind.offerings.iter().filter(|o| o.available && o.capacity_type().as_deref() == Some("on-demand")).count()
+    };
+    let types = lab.provider.instance_types(&pool).await.unwrap();
+    assert_eq!((offered(&types, "m5.large"), offered(&types, "c5.large"), offered(&types, "m5.xlarge")), (0, 0, 3));
+    let fleets = lab.region.calls()["CreateFleet"];
+    assert!(lab.provider.create(&ask("again")).await.is_err());
+    assert_eq!(lab.region.calls()["CreateFleet"], fleets, "what is known to be gone is not asked for");
+    assert!(!lab.failures.0.lock().unwrap().is_empty());
+    tokio::time::sleep(Duration::from_secs(181)).await;
+    let types = lab.provider.instance_types(&pool).await.unwrap();
+    assert_eq!(offered(&types, "m5.large"), 3, "after three minutes it may have come back");
+}
+
+/// Each row of AWS-ERR-05 that a fleet can give, as an error of one pool.
+#[tokio::test(start_paused = true)]
+async fn fleet_errors_become_reasons() {
+    // covers: AWS-ERR-05, AWS-ERR-06, AWS-SIM-16, AWS-FLEET-28
+    for (code, text, reason) in [
+        ("UnauthorizedOperation", "no", Some("Unauthorized")),
+        ("InvalidAMIID.NotFound", "gone", Some("AMINotFound")),
+        ("InvalidAMIID.Malformed", "odd", Some("InvalidAMIID")),
+        ("RequestLimitExceeded", "slow down", Some("RequestLimitExceeded")),
+        ("InternalError", "oops", Some("InternalError")),
+        ("PendingVerification", "wait", Some("AccountPendingVerification")),
+        ("InvalidParameter", "groups belong to different networks", Some("SecurityGroupSubnetVPCMismatch")),
+        ("Whatever", "new", Some("LaunchFailed")),
+        ("InsufficientInstanceCapacity", "none", None),
+        ("MaxSpotInstanceCountExceeded", "none", None),
+        ("VcpuLimitExceeded", "none", None),
+        ("UnfulfillableCapacity", "none", None),
+        ("Unsupported", "none", None),
+        ("InsufficientFreeAddressesInSubnet", "none", None),
+        ("MaxFleetCountExceeded", "none", None),
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "none", None),
+    ] {
+        let lab = Lab::new(quiet(1)).await;
+        lab.ready().await;
+        let target = Target::Pool { class: None, instance_type: None, zone: None };
+        let script = Script { message: text.to_owned(), ..Script::new(target, code, 1000) };
+        lab.region.script(script);
+        let ask = claim("one", &[(CAPACITY, "In", &["spot"]), (TYPE, "In", &["m5.large"])]);
+        match (lab.provider.create(&ask).await.unwrap_err(), reason) {
+            (LaunchError::Create { condition_reason, .. }, Some(reason)) => {
+                assert_eq!(condition_reason, reason, "{code}")
+            }
+            (LaunchError::InsufficientCapacity { .. }, None) => {}
+            (other, _) => panic!("{code}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_subnet_and_a_missing_spot_role_close_what_they_concern() {
+    // covers: AWS-FLEET-25, AWS-FLEET-26, AWS-OFF-08, AWS-OFF-09, AWS-SUBNET-09
+    let lab = Lab::new(quiet(1)).await;
+    let pool = lab.ready().await;
+    let subnet = lab.class().await.status.unwrap().subnets.unwrap().remove(0);
+    lab.region.script(Script::new(Target::Subnet(subnet.id.clone()), "InsufficientFreeAddressesInSubnet", 1));
+    let there = [
+        (CAPACITY, "In", ["on-demand"].as_slice()),
+        (TYPE, "In", &["m5.large"]),
+        (ZONE, "In", &[subnet.zone.as_str()]),
+    ];
+    assert!(lab.provider.create(&claim("full", &there)).await.is_err());
+    let available = |types: &[std::sync::Arc<karpenter_core::InstanceType>], zone: &str, class: &str| {
+        let offerings = types.iter().flat_map(|kind| &kind.offerings).filter(|offering| offering.available);
+        offerings.filter(|o| o.zone().as_deref() == Some(zone) && o.capacity_type().as_deref() == Some(class)).count()
+    };
+    let types = lab.provider.instance_types(&pool).await.unwrap();
+    assert_eq!(available(&types, &subnet.zone, "on-demand"), 0);
+    let role = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
+    lab.region.script(Script::new(Target::Pool { class: None, instance_type: None, zone: None }, role, 3));
+    assert!(
+        lab.provider.create(&claim("spot", &[(CAPACITY, "In", &["spot"]), (TYPE, "In", &["m5.large"])])).await.is_err()
+    );
+    let types = lab.provider.instance_types(&pool).await.unwrap();
+    assert!(
+        types
+            .iter()
+            .flat_map(|kind| &kind.offerings)
+            .all(|o| !o.available || o.capacity_type().as_deref() != Some("spot"))
+    );
+    assert!(lab.notices.messages().iter().any(|message| message.contains(role)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_template_is_made_anew() {
+    // covers: AWS-LT-26, AWS-LT-04, AWS-LT-05
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    lab.provider.create(&on_demand("one")).await.unwrap();
+    lab.region.lose_templates();
+    lab.provider.create(&on_demand("two")).await.unwrap();
+    assert!(lab.region.template_count() > 0);
+    let held = lab.region.template_count();
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    lab.parts.launch_templates.sweep((lab.now)()).await.unwrap();
+    assert_eq!(lab.region.template_count(), held, "used within the minute");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    lab.parts.launch_templates.sweep((lab.now)()).await.unwrap();
+    assert_eq!(lab.region.template_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leftover_templates_are_adopted() {
+    // covers: AWS-LT-06
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    lab.provider.create(&on_demand("one")).await.unwrap();
+    let restarted = lab.restarted().await;
+    restarted.launch_templates.adopt((lab.now)()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    restarted.launch_templates.sweep((lab.now)()).await.unwrap();
+    assert_eq!(lab.region.template_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_found_again() {
+    // covers: LC-LAUNCH-10
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    lab.region.script(Script::new(Target::Answer { operation: "CreateFleet" }, "RequestTimeout", 1));
+    assert!(lab.provider.create(&on_demand("one")).await.is_err());
+    assert_eq!(lab.region.instances().len(), 1, "it was launched all the same");
+    let again = AwsProvider::new(lab.restarted().await).create(&on_demand("one")).await.unwrap();
+    assert_eq!(lab.region.instances().len(), 1);
+    assert!(again.provider_id.ends_with(&lab.region.instances()[0].instance.id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_fleet_failed_may_try_again() {
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let target = Target::Pool { class: None, instance_type: None, zone: None };
+    lab.region.script(Script::new(target, "Whatever", 3));
+    let ask = claim("one", &[(CAPACITY, "In", &["on-demand"]), (TYPE, "In", &["m5.large"])]);
+    let refused = lab.provider.create(&ask).await.unwrap_err();
+    assert!(matches!(refused, LaunchError::Create { .. }), "{refused}");
+    assert!(lab.provider.create(&ask).await.is_ok(), "the old answer is not given again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_readiness_and_foreign_tags_launch_nothing() {
+    // covers: AWS-CP-03, AWS-CP-04
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(default_spec()).await;
+    match lab.provider.create(&on_demand("early")).await.unwrap_err() {
+        LaunchError::Create { condition_reason, condition_message, .. } => {
+            assert_eq!(condition_reason, "NodeClassReadinessUnknown");
+            assert_eq!(condition_message, "NodeClass is in Ready=Unknown");
+        }
+        other => panic!("{other:?}"),
+    }
+    lab.settle_class().await;
+    lab.patch_class(json!({"spec": {"detailedMonitoring": true}})).await;
+    let stale = lab.provider.create(&on_demand("stale")).await.unwrap_err();
+    assert!(matches!(stale, LaunchError::NodeClassNotReady { .. }), "{stale}");
+    lab.settle_class().await;
+    lab.provider.create(&on_demand("fine")).await.unwrap();
+}

@@ -1,0 +1,8 @@
+//! The AWS provider over a simulated region, with its node classes in the embedded API server, in virtual time.
+
+mod conformance;
+mod lab;
+mod launches;
+mod node_classes;
+mod regions;
+mod stores;

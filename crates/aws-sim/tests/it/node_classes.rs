@@ -1,0 +1,323 @@
+//! Node classes: what their selectors come to, what is wrong with them, and their end.
+
+use std::time::Duration;
+
+use karpenter_aws_sim::{Script, Target};
+use karpenter_provider_aws::node_class::Next;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use crate::lab::{Lab, default_spec, on_demand, quiet};
+use karpenter_provider::CloudProvider;
+
+fn with(changes: Value) -> Value {
+    let mut spec = default_spec();
+    for (key, value) in changes.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_class_gets_ready() {
+    // covers: AWS-NC-01, AWS-NC-11, AWS-SUBNET-11, AWS-SG-04, AWS-IP-02, AWS-IP-03, AWS-NC-08, AWS-CR-15, AWS-NC-07
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(default_spec()).await;
+    assert_eq!(lab.settle_class().await, Next::After(Duration::from_secs(60)));
+    let class = lab.class().await;
+    let status = class.status.unwrap();
+    assert_eq!(status.subnets.as_ref().unwrap().len(), 3);
+    assert!(status.subnets.unwrap().iter().all(|subnet| subnet.zone_id.is_some()));
+    assert_eq!(status.security_groups.unwrap().len(), 1);
+    assert_eq!(status.amis.unwrap().len(), 5);
+    let profile = status.instance_profile.unwrap();
+    assert!(profile.starts_with("simulated_"), "{profile}");
+    for name in
+        ["AMIsReady", "SubnetsReady", "SecurityGroupsReady", "InstanceProfileReady", "ValidationSucceeded", "Ready"]
+    {
+        assert_eq!(lab.condition(name).await.0, "True", "{name}");
+    }
+    assert_eq!(class.metadata.finalizers, Some(vec!["karpenter.k8s.aws/termination".to_owned()]));
+    let profiles = lab.region.aws().iam.list_instance_profiles("/").await.unwrap();
+    let uid = class.metadata.uid.unwrap();
+    assert_eq!(profiles[0].path, format!("/karpenter/us-east-1/simulated/{uid}/"));
+    assert_eq!(profiles[0].roles, ["nodes"]);
+    // A second look changes nothing and writes nothing.
+    let version = lab.class().await.metadata.resource_version;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    lab.settle_class().await;
+    assert_eq!(lab.class().await.metadata.resource_version, version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_alias_resolves_and_ids_only_if_listed() {
+    for alias in
+        ["al2023@latest", "al2023@v20240807", "bottlerocket@latest", "bottlerocket@1.20.0", "windows2022@latest"]
+    {
+        let lab = Lab::new(quiet(1)).await;
+        lab.create_class(with(json!({"amiSelectorTerms": [{"alias": alias}]}))).await;
+        lab.settle_class().await;
+        assert_eq!(lab.condition("Ready").await.0, "True", "{alias}");
+    }
+    let custom = json!({"amiFamily": "AL2023", "amiSelectorTerms": [{"name": "my-image-*"}, {"tags": {"a": "b"}}]});
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(with(custom)).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("Ready").await.0, "True");
+    let by_id = || with(json!({"subnetSelectorTerms": [{"id": "subnet-0123456789abcdef0"}]}));
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(by_id()).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("SubnetsReady").await.1, "SubnetsNotFound");
+    let mut listed = quiet(1);
+    listed.listed_ids.push("subnet-0123456789abcdef0".to_owned());
+    let lab = Lab::new(listed).await;
+    lab.create_class(by_id()).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("Ready").await.0, "True");
+    assert_eq!(lab.class().await.status.unwrap().subnets.unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_said() {
+    // covers: AWS-NC-03, AWS-NC-04, AWS-NC-05, AWS-NC-27, AWS-AMI-10
+    for (changes, condition, reason) in [
+        (
+            json!({"amiFamily": "AL2023", "amiSelectorTerms": [{"id": "ami-0123456789abcdef0"}]}),
+            "AMIsReady",
+            "AMINotFound",
+        ),
+        (json!({"subnetSelectorTerms": [{"id": "subnet-0123456789abcdef0"}]}), "SubnetsReady", "SubnetsNotFound"),
+        (
+            json!({"securityGroupSelectorTerms": [{"id": "sg-0123456789abcdef0"}]}),
+            "SecurityGroupsReady",
+            "SecurityGroupsNotFound",
+        ),
+        (json!({"amiSelectorTerms": [{"alias": "al2@latest"}]}), "AMIsReady", "UnsupportedAlias"),
+    ] {
+        let lab = Lab::new(quiet(1)).await;
+        lab.create_class(with(changes)).await;
+        lab.settle_class().await;
+        let (status, found, _) = lab.condition(condition).await;
+        assert_eq!((status.as_str(), found.as_str()), ("False", reason));
+        assert_eq!(lab.condition("ValidationSucceeded").await.1, "DependenciesNotReady");
+        assert_eq!(lab.condition("Ready").await.0, "False");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_look_keeps_the_last_word() {
+    // covers: AWS-NC-06, AWS-AMI-07
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(default_spec()).await;
+    lab.settle_class().await;
+    let before = lab.class().await.status;
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    for operation in ["DescribeSubnets", "DescribeImages", "DescribeSecurityGroups"] {
+        let target = Target::Call { operation, server_fault: true };
+        lab.region.script(Script::new(target, "InternalError", 1));
+    }
+    assert!(lab.classes.reconcile(&lab.class().await).await.is_err());
+    assert_eq!(lab.class().await.status, before);
+    // Nor does a parameter that cannot be read shorten the list of images.
+    let lab = Lab::new(quiet(1)).await;
+    let target = Target::Call { operation: "GetParameter", server_fault: false };
+    lab.region.script(Script::new(target, "AccessDeniedException", 1));
+    lab.create_class(default_spec()).await;
+    assert!(lab.classes.reconcile(&lab.class().await).await.is_err());
+    assert_eq!(lab.condition("AMIsReady").await.0, "Unknown");
+    // One that does not exist is skipped.
+    let target = Target::Call { operation: "GetParameter", server_fault: false };
+    lab.region.script(Script::new(target, "ParameterNotFound", 1));
+    lab.settle_class().await;
+    assert_eq!(lab.class().await.status.unwrap().amis.unwrap().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_permissions_are_named() {
+    // covers: AWS-NC-32, AWS-NC-33, AWS-NC-34, AWS-NC-35, AWS-NC-36, AWS-SIM-12
+    for (operation, times, reason) in [
+        ("CreateLaunchTemplate", 1, "CreateLaunchTemplateAuthCheckFailed"),
+        ("CreateFleet", 1, "CreateFleetAuthCheckFailed"),
+        ("RunInstances", 3, "RunInstancesAuthCheckFailed"),
+    ] {
+        let lab = Lab::new(quiet(1)).await;
+        let target = Target::Call { operation, server_fault: false };
+        let message = "You are not authorized with an explicit deny in a permissions boundary".to_owned();
+        lab.region.script(Script { message, ..Script::new(target, "UnauthorizedOperation", times) });
+        lab.create_class(default_spec()).await;
+        assert_eq!(lab.settle_class().await, Next::After(Duration::from_secs(60)));
+        let (status, found, message) = lab.condition("ValidationSucceeded").await;
+        assert_eq!((status.as_str(), found.as_str()), ("False", reason));
+        assert!(message.contains(operation) && message.contains("permission boundary"), "{message}");
+    }
+    // One subnet that works is enough, and throttling is no verdict.
+    let lab = Lab::new(quiet(1)).await;
+    let target = || Target::Call { operation: "RunInstances", server_fault: false };
+    lab.region.script(Script::new(target(), "RequestLimitExceeded", 3));
+    lab.region.script(Script::new(target(), "UnauthorizedOperation", 2));
+    lab.create_class(default_spec()).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("ValidationSucceeded").await.0, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_is_kept_until_something_changes() {
+    // covers: AWS-NC-30, AWS-NC-31
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(default_spec()).await;
+    lab.settle_class().await;
+    let runs = || lab.region.calls().get("RunInstances").copied().unwrap_or(0);
+    let first = runs();
+    assert!(first > 0);
+    lab.settle_class().await;
+    assert_eq!(runs(), first);
+    lab.patch_class(json!({"metadata": {"annotations": {"look": "again"}}})).await;
+    lab.settle_class().await;
+    assert_eq!(runs(), first + 1);
+    tokio::time::sleep(Duration::from_secs(31 * 60)).await;
+    lab.settle_class().await;
+    assert_eq!(runs(), first + 2);
+    let lab = Lab::with(quiet(1), |settings| settings.disable_dry_run = true).await;
+    lab.create_class(default_spec()).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("ValidationSucceeded").await.0, "True");
+    let calls = lab.region.calls();
+    assert!(!calls.contains_key("RunInstances") && !calls.contains_key("CreateFleet"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_thinking_can_tell_is_told_without_aws() {
+    // covers: AWS-NC-22, AWS-NC-24, AWS-NC-25, AWS-NC-26
+    for (changes, reason) in [
+        (json!({"kubelet": {"maxPods": -1}}), "InvalidKubeletConfiguration"),
+        (json!({"kubelet": {"maxPods": "vcpus * 4"}}), "KubeletExpressionsDisabled"),
+        (
+            json!({"kubelet": {"shutdownGracePeriod": "30s"}, "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}),
+            "UnsupportedKubeletConfiguration",
+        ),
+    ] {
+        let lab = Lab::new(quiet(1)).await;
+        lab.create_class(with(changes)).await;
+        lab.settle_class().await;
+        assert_eq!(lab.condition("ValidationSucceeded").await.1, reason);
+        assert!(!lab.region.calls().contains_key("RunInstances"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn user_data_that_is_too_large_is_said() {
+    // covers: AWS-NC-32
+    let lab = Lab::new(quiet(1)).await;
+    let long = format!("#!/bin/bash\n{}", "# x\n".repeat(5000));
+    lab.create_class(with(json!({"userData": long}))).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("ValidationSucceeded").await.1, "UserDataSizeLimitExceeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_role_makes_a_new_profile_and_the_old_one_is_swept() {
+    // covers: AWS-IP-01, AWS-IP-04, AWS-IP-11, AWS-GC-05
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(default_spec()).await;
+    lab.settle_class().await;
+    let profile = || async { lab.class().await.status.unwrap().instance_profile.unwrap() };
+    let first = profile().await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    lab.patch_class(json!({"spec": {"role": "other"}})).await;
+    lab.settle_class().await;
+    let second = profile().await;
+    assert_ne!(first, second);
+    let sweep = || karpenter_provider_aws::sweep::profiles(&lab.parts, &lab.client);
+    assert_eq!(sweep().await.unwrap(), 0, "both are protected for an hour");
+    tokio::time::sleep(Duration::from_secs(3601)).await;
+    assert_eq!(sweep().await.unwrap(), 1);
+    let left = lab.region.aws().iam.list_instance_profiles("/").await.unwrap();
+    assert_eq!(left.iter().map(|profile| &profile.name).collect::<Vec<_>>(), [&second]);
+    // A profile of the user's own is used as it is.
+    lab.patch_class(json!({"spec": {"role": null, "instanceProfile": "mine"}})).await;
+    let calls = lab.region.calls();
+    lab.settle_class().await;
+    assert_eq!(profile().await, "mine");
+    let made = |name: &str| lab.region.calls().get(name).copied() == calls.get(name).copied();
+    assert!(made("GetInstanceProfile") && made("CreateInstanceProfile"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_role_is_remembered_for_a_minute() {
+    // covers: AWS-IP-07, AWS-IP-08
+    let lab = Lab::new(quiet(1)).await;
+    let target = Target::Call { operation: "AddRoleToInstanceProfile", server_fault: false };
+    let message = "The role with name nodes cannot be found.".to_owned();
+    lab.region.script(Script { message, ..Script::new(target, "NoSuchEntity", 1) });
+    lab.create_class(default_spec()).await;
+    assert!(lab.classes.reconcile(&lab.class().await).await.is_err());
+    assert!(lab.region.aws().iam.list_instance_profiles("/").await.unwrap().is_empty(), "half a profile is removed");
+    let calls = lab.region.calls()["CreateInstanceProfile"];
+    assert!(lab.classes.reconcile(&lab.class().await).await.is_err());
+    assert_eq!(lab.region.calls()["CreateInstanceProfile"], calls);
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("InstanceProfileReady").await.0, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_class_ends_after_its_claims() {
+    // covers: AWS-NC-12, AWS-NC-13, AWS-LT-07, AWS-IP-12
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let stored = Api::<karpenter_api::NodeClaim>::all(lab.client.clone());
+    let mut claim = on_demand("one");
+    claim.metadata.uid = None;
+    stored.create(&PostParams::default(), &claim).await.unwrap();
+    lab.provider.create(&on_demand("one")).await.unwrap();
+    assert!(lab.region.template_count() > 0);
+    lab.delete_class().await;
+    let next = lab.classes.reconcile(&lab.class().await).await.unwrap();
+    assert_eq!(next, Next::After(Duration::from_secs(600)));
+    assert!(lab.notices.messages().iter().any(|m| m.starts_with("WaitingOnNodeClaimTermination") && m.contains("one")));
+    stored.delete("one", &Default::default()).await.unwrap();
+    lab.bury_class().await;
+    assert_eq!(lab.region.template_count(), 0);
+    assert!(lab.region.aws().iam.list_instance_profiles("/").await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_is_found_in_its_order() {
+    // covers: AWS-DRIFT-02, AWS-DRIFT-03, AWS-DRIFT-04, AWS-DRIFT-05, AWS-DRIFT-06, AWS-DRIFT-09, AWS-DRIFT-15
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    lab.classes.reconcile_hash(&lab.class().await).await.unwrap();
+    let mut claim = on_demand("one");
+    let machine = lab.provider.create(&claim).await.unwrap();
+    claim.metadata.labels.get_or_insert_default().extend(machine.labels.clone());
+    claim.metadata.annotations.get_or_insert_default().extend(machine.annotations.clone());
+    let status = claim.status.get_or_insert_default();
+    status.provider_id = Some(machine.provider_id.clone());
+    status.image_id = Some(machine.image_id.clone());
+    let drift = |claim: &karpenter_api::NodeClaim| {
+        let (provider, claim) = (lab.provider.clone(), claim.clone());
+        async move { provider.is_drifted(&claim).await }
+    };
+    assert_eq!(drift(&claim).await.unwrap(), None);
+    let mut other_image = claim.clone();
+    other_image.status.as_mut().unwrap().image_id = Some("ami-other".to_owned());
+    assert_eq!(drift(&other_image).await.unwrap().as_deref(), Some("AMIDrift"));
+    let mut no_instance = claim.clone();
+    no_instance.status.as_mut().unwrap().provider_id = Some("aws:///us-east-1a/i-99999999999999999".to_owned());
+    assert!(drift(&no_instance).await.is_err());
+    let mut no_pool = claim.clone();
+    no_pool.metadata.labels.as_mut().unwrap().remove("karpenter.sh/nodepool");
+    assert_eq!(drift(&no_pool).await.unwrap(), None);
+    // Other groups and subnets, which are not part of the hash.
+    lab.patch_class(json!({"spec": {"securityGroupSelectorTerms": [{"name": "other"}]}})).await;
+    lab.settle_class().await;
+    assert_eq!(drift(&claim).await.unwrap().as_deref(), Some("SecurityGroupDrift"));
+    // The hash goes before everything else.
+    lab.patch_class(json!({"spec": {"userData": "echo hi"}})).await;
+    lab.settle_class().await;
+    assert_ne!(drift(&other_image).await.unwrap().as_deref(), Some("NodeClassDrift"), "not hashed yet");
+    lab.classes.reconcile_hash(&lab.class().await).await.unwrap();
+    assert_eq!(drift(&other_image).await.unwrap().as_deref(), Some("NodeClassDrift"));
+}
