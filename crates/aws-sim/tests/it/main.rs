@@ -1,5 +1,7 @@
 //! The AWS provider over a simulated region, with its node classes in the embedded API server, in virtual time.
 
+#![allow(clippy::unwrap_used, reason = "tests, which this lint knows only inside the crates")]
+
 mod conformance;
 mod lab;
 mod launches;
