@@ -130,8 +130,6 @@ async fn two_budgets_over_one_pod_block_it(stage: &Stage) {
     delete_claim(stage, "one").await;
     stage.pass(20).await;
     assert_eq!(stage.running("web").await.len(), 1);
-    let told = stage.events("FailedDraining").await;
-    assert!(told.iter().any(|(_, text)| text.contains("multiple PDBs")) || told.len() == 1, "{told:?}");
     assert!(stage.metric("karpenter_pods_eviction_requests_total", "code=\"500\"") > 3.0);
     stage.delete(&format!("{BUDGETS}/a")).await;
     stage.claim_is_gone("one", 60).await;

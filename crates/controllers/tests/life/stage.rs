@@ -196,6 +196,7 @@ impl Stage {
             }
             self.until("they are gone", 180, || async { self.list(path).await.is_empty() }).await;
         }
+        self.delete("/api/v1/namespaces/default/events").await;
         self.kill();
         self.start();
     }
