@@ -477,7 +477,12 @@ fn scale_request(state: &mut State, request: &Request, place: &Place) -> Result<
             "application/apply-patch+yaml" => PatchKind::Apply,
             _ => PatchKind::Merge,
         };
-        patch::apply(served, kind, &before, &body)?
+        let patched = patch::apply(served, kind, &before, &body)?;
+        let id = karpenter_kinds::types::Types::get().kind("autoscaling/v1", "Scale");
+        if let Some(error) = id.and_then(|id| write::unfit(id, &body, &patched)) {
+            return Err(error);
+        }
+        patched
     };
     let object = scale::write(served, &current, &wanted)?;
     let current = Current::read(served, current);

@@ -82,6 +82,7 @@ fn document(registry: &Registry, group: &str, version: &str) -> Value {
         schemas.add_kind(&served);
         add_paths(&served, &mut paths);
     }
+    schemas.add_shared();
     json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36.3"}, "paths": paths,
         "components": {"schemas": schemas.out}})
 }
@@ -106,7 +107,27 @@ struct Schemas {
 }
 
 impl Schemas {
+    /// What every document has, whatever it is about.
+    fn add_shared(&mut self) {
+        let names = ["APIResource", "APIResourceList", "DeleteOptions", "Preconditions", "Status", "WatchEvent"];
+        for id in names.iter().filter_map(|name| Types::get().named(&format!("{META}.{name}"))) {
+            self.add_struct(id);
+        }
+        self.special(&format!("{META}.Patch"), json!({"type": "object"}));
+    }
+
     fn add_kind(&mut self, served: &Served) {
+        for subresource in &served.subresources {
+            let Some((group, version)) = &subresource.kind_group_version else { continue };
+            let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
+            if let Some(id) = Types::get().kind(&api_version, &subresource.kind) {
+                self.add_struct(id);
+                if let Some(schema) = self.out.get_mut(Types::get().at(id).name) {
+                    schema["x-kubernetes-group-version-kind"] =
+                        json!([{"group": group, "kind": subresource.kind, "version": version}]);
+                }
+            }
+        }
         let name = match &served.origin {
             Origin::Builtin(id) => {
                 self.add_struct(*id);
@@ -168,13 +189,19 @@ impl Schemas {
                 _ => self.ty(&field.ty),
             };
             if !field.values.is_empty() {
-                let place = if matches!(field.ty, Ty::List(_)) { &mut schema["items"] } else { &mut schema };
+                let place = match field.ty {
+                    Ty::List(_) => &mut schema["items"],
+                    Ty::Map(_) => &mut schema["additionalProperties"],
+                    _ => &mut schema,
+                };
                 place["enum"] = json!(field.values);
             }
             if matches!(field.ty, Ty::Struct(_)) {
                 schema["default"] = json!({});
             }
-            if let Some(default) = field.default.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+            if field.default == Some("-") {
+                // Not even the zero of its type.
+            } else if let Some(default) = field.default.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
                 schema["default"] = default;
             } else if field.required && matches!(field.ty, Ty::String(_)) {
                 schema["default"] = json!("");
@@ -245,14 +272,17 @@ impl Schemas {
                 match &**inner {
                     Ty::String(_) => items["default"] = json!(""),
                     Ty::Struct(_) => items = json!({"allOf": [items], "default": {}}),
+                    Ty::Int32 | Ty::Int64 => items["default"] = json!(0),
                     _ => {}
                 }
                 json!({"type": "array", "items": items})
             }
             Ty::Map(inner) => {
                 let mut values = bare(self.ty(inner));
-                if let Ty::String(_) = &**inner {
-                    values["default"] = json!("");
+                match &**inner {
+                    Ty::String(_) => values["default"] = json!(""),
+                    Ty::Struct(_) => values = json!({"allOf": [values], "default": {}}),
+                    _ => {}
                 }
                 json!({"type": "object", "additionalProperties": values})
             }

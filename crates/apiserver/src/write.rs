@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use karpenter_kinds::fielderror::FieldError;
 use karpenter_kinds::strategy::{self, Part};
+use karpenter_kinds::types::StructId;
 use karpenter_kinds::{decode, defaults, validate, warnings};
 use karpenter_structural::apply;
 use serde_json::{Map, Value};
@@ -133,7 +134,12 @@ pub(crate) fn decode_object(
 /// The refusal of a patch whose result does not fit its type, which is the patch's fault.
 pub(crate) fn unfit_patch(served: &Served, patch: &Value, patched: &Value) -> Option<ApiError> {
     let Origin::Builtin(id) = &served.origin else { return None };
-    let error = decode::decode(*id, patched.clone()).err()?;
+    unfit(*id, patch, patched)
+}
+
+/// The same for any type.
+pub(crate) fn unfit(id: StructId, patch: &Value, patched: &Value) -> Option<ApiError> {
+    let error = decode::decode(id, patched.clone()).err()?;
     // Shown as the merge left it: its top in order, the rest as it was.
     let mut shown = patched.clone();
     sort_touched(&mut shown, patch);

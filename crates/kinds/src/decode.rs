@@ -165,6 +165,11 @@ impl Decoder {
                 }
                 other => Err(self.mismatch(other, parent, "[]uint8")),
             },
+            Ty::Int32 | Ty::Int64 if value.is_i64() || value.is_u64() => {
+                // A number that does not fit is shown.
+                let shown = format!("cannot unmarshal number {value} into");
+                Err(self.mismatch(value, parent, &self.go_type(ty)).replacen("cannot unmarshal number into", &shown, 1))
+            }
             Ty::String(_) | Ty::Bool | Ty::Int32 | Ty::Int64 | Ty::Float => {
                 Err(self.mismatch(value, parent, &self.go_type(ty)))
             }

@@ -60,6 +60,7 @@ pub struct Field {
     pub list_map_keys: Vec<&'static str>,
     pub map_type: Option<&'static str>,
     pub format: Option<&'static str>,
+    /// What OpenAPI gives as the default, in JSON; a dash where it gives none although the type would have one.
     pub default: Option<&'static str>,
     /// The values OpenAPI lists, where it does.
     pub values: &'static [&'static str],
@@ -161,6 +162,15 @@ fn parse(text: &'static str) -> Types {
         let structure = &mut types.structs[id.0 as usize];
         if let Some(field) = structure.field(field) {
             structure.fields[field].values = Vec::leak(values.split('|').collect());
+        }
+    }
+    for line in include_str!("../data/defaults.txt").lines() {
+        let Some((place, default)) = line.split_once('\t') else { continue };
+        let Some((name, field)) = place.split_once(' ') else { continue };
+        let Some(id) = types.by_name.get(name) else { continue };
+        let structure = &mut types.structs[id.0 as usize];
+        if let Some(field) = structure.field(field) {
+            structure.fields[field].default = Some(default);
         }
     }
     for index in 0..types.structs.len() {
