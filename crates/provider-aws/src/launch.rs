@@ -364,6 +364,3 @@ pub(crate) fn reservation_labels(offering: &Offering) -> Vec<(&'static str, Arc<
     .filter_map(of)
     .collect()
 }
-
-#[cfg(test)]
-mod tests;

@@ -32,6 +32,8 @@ pub mod tagging;
 mod tags;
 pub mod tasks;
 pub mod templates;
+#[cfg(test)]
+mod testing;
 pub mod ttl;
 pub mod types;
 pub mod unavailable;

@@ -1,1 +1,72 @@
+use futures_util::future::join_all;
 
+use super::*;
+use crate::testing::{Fake, instance};
+
+fn lab(ids: &[&str]) -> (Arc<Fake>, Instances) {
+    let fake = Arc::new(Fake::default());
+    *fake.instances.lock().unwrap() = ids.iter().map(|id| instance(id)).collect();
+    let instances = Instances::new(fake.aws(), "here");
+    (fake, instances)
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_join_and_one_unknown_id_spoils_nothing() {
+    // covers: AWS-BATCH-04, AWS-BATCH-06, AWS-CP-20, AWS-CP-21
+    let (fake, instances) = lab(&["i-1", "i-2"]);
+    let ask = ["i-1", "i-2", "i-1", "i-9"];
+    let answers = join_all(ask.map(|id| instances.get(id, Look::Fresh))).await;
+    let found: Vec<_> =
+        answers.iter().map(|answer| answer.as_ref().map(|instance| instance.id.as_str()).ok()).collect();
+    assert_eq!(found, [Some("i-1"), Some("i-2"), Some("i-1"), None]);
+    assert!(answers[3].as_ref().unwrap_err().is_not_found());
+    let asked = fake.asked();
+    assert_eq!(asked[0], "DescribeInstances [\"i-1\", \"i-2\", \"i-9\"] 1", "with the state filter");
+    assert_eq!(asked.len(), 4, "after the error, one by one");
+    instances.get("i-1", Look::Cached).await.unwrap();
+    assert!(fake.asked().is_empty());
+    instances.get("i-1", Look::Fresh).await.unwrap();
+    assert_eq!(fake.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn terminations_join_and_stragglers_are_asked_alone() {
+    // covers: AWS-BATCH-05, AWS-ERR-09
+    let (fake, instances) = lab(&["i-1", "i-2", "i-3"]);
+    fake.stubborn.lock().unwrap().push("i-2".to_owned());
+    let answers = join_all(["i-1", "i-2", "i-3"].map(|id| instances.terminate(id))).await;
+    assert!(answers.iter().all(Result::is_ok));
+    let want = ["TerminateInstances [\"i-1\", \"i-2\", \"i-3\"]", "TerminateInstances [\"i-2\"]"];
+    assert_eq!(fake.asked(), want);
+    let gone = instances.terminate("i-9").await.unwrap_err();
+    assert!(gone.is_not_found());
+}
+
+#[test]
+fn provider_ids_have_a_zone_and_an_id() {
+    // covers: AWS-CP-13
+    for (text, want) in [
+        ("aws:///us-east-1a/i-1", Some("i-1")),
+        ("kwok-aws:///us-east-1a/i-1", Some("i-1")),
+        ("aws:///us-east-1a", None),
+        ("aws:///us-east-1a/", None),
+        ("aws:////i-1", None),
+        ("aws://us-east-1a/i-1", None),
+        ("aws:///a/b/c", None),
+        ("", None),
+    ] {
+        assert_eq!(instance_id(text), want, "{text}");
+    }
+}
+
+#[test]
+fn what_was_bought_can_be_told() {
+    // covers: AWS-CP-22
+    let plain = instance("i-1");
+    let spot = Instance { spot_request_id: Some("sir-1".into()), ..plain.clone() };
+    let open = Instance { capacity_reservation_id: Some("cr-1".into()), ..plain.clone() };
+    let only = Instance { reservation_preference: Some("capacity-reservations-only".into()), ..open.clone() };
+    let told = [&plain, &spot, &open, &only].map(|instance| capacity_type(instance, true));
+    assert_eq!(told, ["on-demand", "spot", "on-demand", "reserved"]);
+    assert_eq!(capacity_type(&only, false), "on-demand");
+}
