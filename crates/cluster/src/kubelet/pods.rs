@@ -7,7 +7,7 @@ use super::{Events, Settings, status};
 use crate::clock::{later, until};
 use crate::key::{Key, uid};
 use crate::op::{Event, Op, Source, Step};
-use crate::resources::{Resources, pod_requests};
+use crate::resources::Resources;
 use crate::scheduler::PodInfo;
 use crate::scheduler::storage::{fully_bound, volume_name};
 use crate::world::{Object, World};
@@ -112,7 +112,7 @@ impl Fleet {
             init: Vec::new(),
             main: Vec::new(),
             starting: false,
-            requests: pod_requests(pod),
+            requests: info.requests.clone(),
             stops_at: None,
             told_started: false,
         };
@@ -334,8 +334,12 @@ fn refuse(pod: &Arc<Pod>, node: &str, reason: String, message: String, now: Time
 }
 
 /// Claims must be bound, and attached to the node where somebody attaches them.
-fn volumes_ready(pod: &Pod, node: &str, world: &World) -> bool {
-    let info_claims = PodInfo::new(Arc::new(pod.clone())).claims;
+fn volumes_ready(pod: &Arc<Pod>, node: &str, world: &World) -> bool {
+    let mut volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+    if !volumes.any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some()) {
+        return true;
+    }
+    let info_claims = PodInfo::new(pod.clone()).claims;
     let key = Key::of(&pod.metadata);
     info_claims.iter().all(|claim| {
         let Some(found) = world.claims.get(&key.sibling(&claim.name)).filter(|c| fully_bound(c)) else { return false };
