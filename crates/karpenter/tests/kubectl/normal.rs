@@ -29,7 +29,8 @@ const RULES: &[(&str, &str)] = &[
     (r"<invalid>", "AGE"),
     (r"\b(\d+d)?(\d+h)?(\d+m)?\d+s( ago)?\b", "AGE"),
     (r"\b\d+(m|h|d)(\d+h)? ago\b", "AGE"),
-    (r"\b\d{1,2}m$", "AGE"),
+    // As CPUs so little is rare, as an age it is not.
+    (r"\b\d{1,2}m\b", "AGE"),
     (r" +", " "),
     (r" $", ""),
 ];
