@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{cluster, completions, controller, crds, hash, plan, types};
+use crate::{cluster, completions, controller, crds, demo, hash, plan, types};
 
 /// Karpenter: nodes for Kubernetes on AWS, just in time.
 #[derive(Debug, Parser)]
@@ -15,6 +15,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Controller(Box<controller::Args>),
+    Demo(demo::Args),
     Plan(plan::Args),
     Types(types::Args),
     Hash(hash::Args),

@@ -7,6 +7,7 @@ mod cluster;
 mod completions;
 mod controller;
 mod crds;
+mod demo;
 mod hash;
 mod plan;
 mod settings;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let outcome = match Cli::parse().command {
         Command::Controller(args) => controller::run(&args, &mut out),
+        Command::Demo(args) => demo::run(&args, &mut out),
         Command::Plan(args) => plan::run(&args, &mut out),
         Command::Types(args) => types::run(&args, &mut out),
         Command::Hash(args) => hash::run(&args, &mut out),

@@ -1,0 +1,128 @@
+//! `karpenter controller --simulate-region` against a cluster it knows only from KUBECONFIG.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+/// A child that does not outlive its test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A cluster without nodes, and the path of its kubeconfig.
+fn cluster() -> (Process, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_karpenter"));
+    let mut child = command.args(["cluster", "--nodes", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let path = lines.find_map(|line| Some(line.ok()?.strip_prefix("export KUBECONFIG=")?.to_owned()));
+    (Process(child), path.unwrap())
+}
+
+fn controller(kubeconfig: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_karpenter"));
+    command.env_clear().env("KUBECONFIG", kubeconfig).env("SYSTEM_NAMESPACE", "kube-system");
+    command.args(["controller", "--simulate-region", "us-east-1"]).args(arguments);
+    command
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The status line and the body of a page, if somebody serves it.
+fn page(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// Asks again until there is an answer. Another process does the work, so there is nothing to wait on but time.
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..1200 {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{what} did not come about");
+}
+
+#[tokio::test]
+async fn a_pod_gets_a_node_and_the_node_goes_with_it() {
+    let (_cluster, kubeconfig) = cluster();
+    let (health, metrics) = (free_port(), free_port());
+    let ports = [format!("--health-probe-port={health}"), format!("--metrics-port={metrics}")];
+    let mut arguments = vec!["--boot-delay", "0s", "--install-crds"];
+    arguments.extend(ports.iter().map(String::as_str));
+    let mut command = controller(&kubeconfig, &arguments);
+    let log = std::fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("controller.log")).unwrap();
+    let _controller = Process(command.stdout(log).spawn().unwrap());
+    until("readiness", async || page(health, "/readyz").filter(|text| text.starts_with("HTTP/1.1 200"))).await;
+    assert!(page(health, "/healthz").unwrap().starts_with("HTTP/1.1 200"));
+
+    let read = Kubeconfig::read_from(&kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.unwrap();
+    let client = Client::try_from(config).unwrap();
+    let send = async |method: &str, path: &str, body: Value| -> Option<Value> {
+        let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+        client.request(request.body(body.to_string().into_bytes()).unwrap()).await.ok()
+    };
+    let get = async |path: &str| send("GET", path, Value::Null).await;
+    let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"}, "spec": {
+        "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s"},
+        "template": {"spec": {
+            "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}}}});
+    let class = json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+        "spec": {"role": "any", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": [{"tags": {"a": "b"}}], "securityGroupSelectorTerms": [{"tags": {"a": "b"}}]}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [
+        {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}});
+    send("POST", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses", class).await.unwrap();
+    send("POST", "/apis/karpenter.sh/v1/nodepools", pool).await.unwrap();
+    send("POST", "/api/v1/namespaces/default/pods", pod).await.unwrap();
+
+    let pod = "/api/v1/namespaces/default/pods/p";
+    until("a running pod", async || get(pod).await.filter(|pod| pod["status"]["phase"] == "Running")).await;
+    let nodes = get("/api/v1/nodes").await.unwrap();
+    let labels = &nodes["items"][0]["metadata"]["labels"];
+    assert!(labels["eks-node-viewer/instance-price"].as_str().unwrap().parse::<f64>().unwrap() > 0.0);
+    assert_eq!(labels["karpenter.sh/nodepool"], "default");
+    let series = page(metrics, "/metrics").unwrap();
+    for name in ["karpenter_nodeclaims_created_total{", "karpenter_nodes_created_total{", "karpenter_build_info{"] {
+        assert!(series.contains(name), "{name} is not in\n{series}");
+    }
+    until("a saved instance", async || get("/api/v1/namespaces/kube-system/configmaps/kwok-aws-instances-0").await)
+        .await;
+
+    send("DELETE", pod, json!({"gracePeriodSeconds": 0})).await.unwrap();
+    until("the end of the node", async || {
+        get("/api/v1/nodes").await.filter(|list| list["items"].as_array().is_some_and(Vec::is_empty))
+    })
+    .await;
+}
+
+#[test]
+fn missing_kinds_are_named() {
+    let (_cluster, kubeconfig) = cluster();
+    let out = controller(&kubeconfig, &[]).output().unwrap();
+    let complaints = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{complaints}");
+    for part in ["NodePool (karpenter.sh/v1)", "EC2NodeClass (karpenter.k8s.aws/v1)", "--install-crds"] {
+        assert!(complaints.contains(part), "{part} is not in {complaints}");
+    }
+}
