@@ -56,7 +56,8 @@ impl Manifests {
     /// Applies one part, as `kubectl apply --server-side` does; answers what can be scaled.
     pub(crate) async fn apply(&self, client: &Client, part: Part) -> anyhow::Result<Vec<Scalable>> {
         let mut scalable = Vec::new();
-        let is_supply = |object: &&RawObject| matches!(object.object["kind"].as_str(), Some("EC2NodeClass" | "NodePool"));
+        let is_supply =
+            |object: &&RawObject| matches!(object.object["kind"].as_str(), Some("EC2NodeClass" | "NodePool"));
         for object in self.objects.iter().filter(|object| is_supply(object) == (part == Part::Supply)) {
             let refused = || BadInput(vec![format!("{}: {}", object.place, object.title)]);
             let path = self.path(client, &object.object).await.with_context(|| refused().to_string())?;
