@@ -16,6 +16,7 @@ pub mod errors;
 mod fnv;
 pub mod images;
 pub mod instances;
+pub mod interruption;
 pub mod launch;
 pub mod node_class;
 pub mod objects;

@@ -62,6 +62,11 @@ pub struct Parts {
 pub trait Observer: Send + Sync {
     fn launch_failed(&self, _zone: &str, _zone_id: &str, _capacity_type: &str, _reason: &'static str) {}
     fn termination_failed(&self, _zone: &str, _zone_id: &str) {}
+    /// With the time at which the event happened.
+    fn message_received(&self, _kind: &'static str, _time: Option<jiff::Timestamp>) {}
+    fn message_deleted(&self) {}
+    /// A claim was deleted because its instance goes.
+    fn interrupted(&self, _kind: &'static str, _pool: &str, _capacity_type: &str) {}
 }
 
 /// For tests and tools without metrics.

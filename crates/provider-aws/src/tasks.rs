@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use karpenter_provider::ProviderError;
 
+use crate::interruption::Interruption;
 use crate::prices;
 use crate::provider::Parts;
 use crate::sweep;
@@ -44,7 +45,7 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
     let (types, on_demand, spot, images, templates) = (of(parts), of(parts), of(parts), of(parts), of(parts));
     let (instances, profiles) = ((of(parts), client.clone()), (of(parts), client.clone()));
     let good_rounds = Arc::new(AtomicU32::new(0));
-    vec![
+    let mut all = vec![
         // Loaded once before the start.
         Task::new("providers.instancetype", HALF_A_DAY, move || {
             let parts = types.clone();
@@ -102,5 +103,13 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
             let (parts, client) = profiles.clone();
             async move { sweep::profiles(&parts, &client).await.map(|_| HALF_AN_HOUR) }
         }),
-    ]
+    ];
+    if let Some(queue) = parts.settings.interruption_queue.as_ref().filter(|queue| !queue.is_empty()) {
+        let (parts, client, queue) = (of(parts), client.clone(), Arc::new(Interruption::new(queue)));
+        all.push(Task::new("interruption", Duration::ZERO, move || {
+            let (parts, client, queue) = (parts.clone(), client.clone(), queue.clone());
+            async move { queue.round(&parts, &client).await }
+        }));
+    }
+    all
 }

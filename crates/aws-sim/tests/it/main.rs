@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests, which this lint knows only inside the crates")]
 
 mod conformance;
+mod interruptions;
 mod lab;
 mod launches;
 mod node_classes;

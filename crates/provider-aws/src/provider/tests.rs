@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{class, facts, instance, types};
+use crate::testing::{Fake, at, claim, class, facts, instance, types};
 use serde_json::json;
 
 #[test]
@@ -30,4 +30,82 @@ fn a_machine_tells_what_is_certain() {
         seen.state = state;
         assert_eq!(describe(&seen, None, None, "on-demand").deleting, deleting);
     }
+}
+
+struct OneClass(EC2NodeClass);
+
+#[async_trait]
+impl ClusterReads for OneClass {
+    async fn node_class(&self, name: &str) -> Result<Option<Arc<EC2NodeClass>>, BoxError> {
+        Ok((name == "main").then(|| Arc::new(self.0.clone())))
+    }
+
+    async fn node_pool(&self, _name: &str) -> Result<Option<Arc<NodePool>>, BoxError> {
+        Err("the API server does not answer".into())
+    }
+
+    async fn node_pools(&self) -> Result<Vec<Arc<NodePool>>, BoxError> {
+        Ok(Vec::new())
+    }
+}
+
+fn provider(mut class: EC2NodeClass) -> (Arc<Fake>, AwsProvider) {
+    let ready = json!([{
+        "type": "Ready", "status": "True", "reason": "Ready", "message": "", "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]);
+    class.status.as_mut().unwrap().conditions = serde_json::from_value(ready).unwrap();
+    let fake = Arc::new(Fake::default());
+    let settings = Settings::new("here", "https://api", "1.36");
+    let now: Now = Arc::new(|| at(0));
+    let silent = Arc::new(karpenter_provider::Silent);
+    let parts = Parts::new(fake.aws(), settings, now, Arc::new(OneClass(class)), silent, Arc::new(Unobserved));
+    (fake, AwsProvider::new(parts))
+}
+
+#[tokio::test]
+async fn a_class_that_cannot_be_used_says_why() {
+    // covers: AWS-CP-05, AWS-CP-06
+    let (fake, cloud) = provider(class(json!({"tags": {"karpenter.sh/nodepool": "mine"}})));
+    let refused = cloud.create(&claim(&[])).await.unwrap_err();
+    assert!(matches!(refused, LaunchError::NodeClassNotReady { .. }), "{refused}");
+    let (_, cloud) = provider(class(json!({})));
+    match cloud.create(&claim(&[])).await.unwrap_err() {
+        LaunchError::Create { condition_reason, .. } => assert_eq!(condition_reason, "InstanceTypeResolutionFailed"),
+        other => panic!("{other:?}"),
+    }
+    assert!(fake.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_id_makes_no_call_and_a_failing_lookup_is_no_verdict() {
+    // covers: AWS-CP-13, AWS-DRIFT-01
+    let (fake, cloud) = provider(class(json!({})));
+    assert!(matches!(cloud.get("aws:///nowhere").await, Err(GetError::Other(_))));
+    assert!(fake.asked().is_empty());
+    assert!(cloud.is_drifted(&claim(&[])).await.is_err(), "the pool could not be read");
+    let mut alone = claim(&[]);
+    alone.metadata.labels = None;
+    assert_eq!(cloud.is_drifted(&alone).await.unwrap(), None);
+}
+
+#[test]
+fn unhealthy_conditions_are_borne_for_a_while() {
+    // covers: AWS-REPAIR-01, AWS-REPAIR-02, AWS-REPAIR-03, AWS-REPAIR-04
+    let (_, cloud) = provider(class(json!({})));
+    let policies = cloud.repair_policies();
+    let told: Vec<(&str, &str, u64)> = policies
+        .iter()
+        .map(|policy| (policy.condition_type, policy.unhealthy.as_str(), policy.toleration.as_secs() / 60))
+        .collect();
+    let want = [
+        ("Ready", "False", 30),
+        ("Ready", "Unknown", 30),
+        ("AcceleratedHardwareReady", "False", 10),
+        ("StorageReady", "False", 30),
+        ("NetworkingReady", "False", 30),
+        ("KernelReady", "False", 30),
+        ("ContainerRuntimeReady", "False", 30),
+    ];
+    assert_eq!(told, want);
 }
