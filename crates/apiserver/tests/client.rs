@@ -225,3 +225,28 @@ async fn with_rbac_roles_decide() {
     assert!(maps.list(&ListParams::default()).await.is_ok());
     assert_eq!(code(&maps.get("x").await.unwrap_err()), 403);
 }
+
+#[tokio::test(start_paused = true)]
+async fn roles_are_made_of_others() {
+    use k8s_openapi::api::rbac::v1::ClusterRole;
+    let (server, client) = start(1);
+    let roles: Api<ClusterRole> = Api::all(client);
+    let grants = |role: &ClusterRole| {
+        let rules = role.rules.iter().flatten().flat_map(|rule| rule.resources.iter().flatten());
+        rules.filter(|resource| *resource == "toys").count()
+    };
+    let part: ClusterRole = serde_json::from_value(json!({"metadata": {"name": "toys",
+        "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+        "rules": [{"apiGroups": ["play.io"], "resources": ["toys"], "verbs": ["get"]}]}))
+    .unwrap();
+    roles.create(&PostParams::default(), &part).await.unwrap();
+    // What may be viewed may be edited, and what may be edited may be administered.
+    for name in ["view", "edit", "admin"] {
+        assert_eq!(grants(&roles.get(name).await.unwrap()), 1, "{name}");
+    }
+    roles.delete("toys", &DeleteParams::default()).await.unwrap();
+    for name in ["view", "edit", "admin"] {
+        assert_eq!(grants(&roles.get(name).await.unwrap()), 0, "{name}");
+    }
+    assert_eq!(server.violations(), Vec::<String>::new());
+}
