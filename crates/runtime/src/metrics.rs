@@ -30,8 +30,18 @@ pub(crate) fn page(context: &Context) -> String {
     if let Err(error) = prometheus_client::encoding::text::encode(&mut page, &context.metrics.registry()) {
         tracing::error!(%error, "the metrics cannot be written");
     }
+    // The registry knows no summaries; they come before the line that ends the page.
+    let whole = page.strip_suffix(END).map(str::len);
+    page.truncate(whole.unwrap_or(page.len()));
+    context.metrics.life.node_termination.render(&mut page);
+    if whole.is_some() {
+        page.push_str(END);
+    }
     page
 }
+
+/// The last line of a page.
+const END: &str = "# EOF\n";
 
 /// The program itself.
 #[derive(Debug)]
