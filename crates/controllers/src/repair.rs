@@ -155,7 +155,11 @@ impl Repair {
             if unless_gone(context.merge::<NodeClaim>(name, &body).await)?.is_none() {
                 return Ok(());
             }
-            tracing::info!(claim = name, deadline, "annotated nodeclaim");
+            tracing::info!(
+                claim = name,
+                "karpenter.sh/nodeclaim-termination-timestamp" = deadline,
+                "annotated nodeclaim"
+            );
         }
         if claim.metadata.deletion_timestamp.is_some() {
             return Ok(());

@@ -189,8 +189,14 @@ async fn close(node: &Node, context: &Context) -> Result<()> {
         return Ok(());
     }
     if unless_gone(context.write(node, &closed, Lock::Version).await)?.is_some() {
-        let (node, taint) = (node.metadata.name.as_deref(), DISRUPTED_TAINT);
-        tracing::info!(node, taint, effect = "NoSchedule", "tainted node");
+        let node = node.metadata.name.as_deref();
+        tracing::info!(
+            node,
+            taint.Key = DISRUPTED_TAINT,
+            taint.Value = "",
+            taint.Effect = "NoSchedule",
+            "tainted node"
+        );
     }
     Ok(())
 }

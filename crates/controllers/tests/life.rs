@@ -32,6 +32,8 @@ mod cloud;
 mod crashes;
 #[path = "life/end.rs"]
 mod end;
+#[path = "life/lines.rs"]
+mod lines;
 #[path = "life/objects.rs"]
 mod objects;
 #[path = "life/pools.rs"]

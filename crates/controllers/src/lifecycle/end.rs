@@ -74,7 +74,7 @@ async fn annotate(claim: &NodeClaim, deadline: &str, context: &Context) -> Resul
         return Ok(None);
     };
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    tracing::info!(claim = name, deadline, "annotated nodeclaim");
+    tracing::info!(claim = name, "karpenter.sh/nodeclaim-termination-timestamp" = deadline, "annotated nodeclaim");
     let message = format!("All pods will be deleted by {deadline}");
     let event = Event::warning(ObjectRef::node_claim(claim), "TerminationGracePeriodExpiring", message);
     context.recorder.publish(event.same([name.to_owned()]));

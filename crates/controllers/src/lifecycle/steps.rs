@@ -198,9 +198,8 @@ impl<'a> Pass<'a> {
         let labels = opened.metadata.labels.get_or_insert_default();
         labels.insert(labels::INITIALIZED.to_owned(), "true".to_owned());
         self.context.write(&**node, &opened, Lock::None).await?;
-        let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-        let provider_id = claim_provider_id(&self.claim);
-        tracing::info!(claim = self.name(), provider_id, node = node_name, ?allocatable, "initialized nodeclaim");
+        let (provider_id, allocatable) = (claim_provider_id(&self.claim), allocatable_text(node));
+        tracing::info!(claim = self.name(), provider_id, node = node_name, allocatable, "initialized nodeclaim");
         self.claim.conditions_at(now).set_true(INITIALIZED);
         Ok(())
     }
@@ -239,6 +238,12 @@ impl<'a> Pass<'a> {
         self.context.metrics.life.disrupted(&self.claim, reason, "");
         Ok(())
     }
+}
+
+/// `cpu 4, memory 16Gi`.
+fn allocatable_text(node: &Node) -> String {
+    let all = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    all.into_iter().flatten().map(|(name, amount)| format!("{name} {}", amount.0)).collect::<Vec<_>>().join(", ")
 }
 
 fn log_launch(claim: &str, machine: &Machine) {

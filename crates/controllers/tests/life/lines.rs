@@ -1,0 +1,116 @@
+//! What the log says of a life.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use karpenter_api::labels;
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::objects::{self, CLAIMS};
+use crate::stage::Stage;
+
+/// One line: what it says, and with which fields.
+#[derive(Clone, Debug, Default)]
+struct Line(BTreeMap<String, String>);
+
+impl Visit for Line {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<Line>>>);
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("karpenter") && *metadata.level() <= tracing::Level::INFO
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+impl Lines {
+    /// The lines with this message.
+    fn saying(&self, message: &str) -> Vec<BTreeMap<String, String>> {
+        let all = self.0.lock().unwrap();
+        all.iter().map(|line| line.0.clone()).filter(|line| line["message"] == message).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_step_of_a_life_is_one_line() {
+    // covers: API-LG-14, API-LG-15, API-LG-16, API-LG-18, API-LG-19, API-LG-20, API-LG-24
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    let stage = Stage::new().await;
+    stage.cloud.plan(|plan| plan.real_cpu = Some(1));
+    let spec = json!({"terminationGracePeriod": "1h", "resources": {"requests": {"cpu": "1"}}});
+    stage.create(CLAIMS, objects::claim("one", spec)).await;
+    let node = stage.ready_node("one").await;
+    stage.pass(700).await;
+    stage.delete(&format!("{CLAIMS}/one")).await;
+    stage.claim_is_gone("one", 60).await;
+    let id = "test:///zone-a/i-0001";
+    let wanted: [(&str, Vec<(&str, &str)>); 8] = [
+        (
+            "launched nodeclaim",
+            vec![
+                ("claim", "one"),
+                ("provider_id", id),
+                ("instance_type", "test.large"),
+                ("zone", "zone-a"),
+                ("capacity_type", "on-demand"),
+                ("allocatable", "cpu 4, memory 16Gi, pods 110"),
+            ],
+        ),
+        ("registered nodeclaim", vec![("claim", "one"), ("provider_id", id), ("node", &node)]),
+        ("initialized nodeclaim", vec![("claim", "one"), ("provider_id", id), ("node", &node)]),
+        (
+            "tainted node",
+            vec![
+                ("node", &node),
+                ("taint.Key", labels::DISRUPTED_TAINT),
+                ("taint.Value", ""),
+                ("taint.Effect", "NoSchedule"),
+            ],
+        ),
+        ("annotated nodeclaim", vec![("claim", "one")]),
+        ("deleted node", vec![("node", &node)]),
+        ("deleted nodeclaim", vec![("claim", "one")]),
+        (
+            "failed consistency check",
+            vec![("claim", "one"), ("issue", "expected 4 of resource cpu, but found 1 (25.0% of expected)")],
+        ),
+    ];
+    for (message, fields) in wanted {
+        let found = lines.saying(message);
+        assert_eq!(found.len(), 1, "{message}: {found:?}");
+        for (name, value) in fields {
+            assert_eq!(found[0].get(name).map(String::as_str), Some(value), "{message}: {name}: {found:?}");
+        }
+    }
+    assert!(lines.saying("initialized nodeclaim")[0]["allocatable"].contains("cpu 1, "));
+    assert!(lines.saying("annotated nodeclaim")[0].contains_key(labels::TERMINATION_TIMESTAMP));
+}
