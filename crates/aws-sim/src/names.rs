@@ -91,6 +91,13 @@ impl Names {
         image_id
     }
 
+    pub(crate) fn withdraw(&mut self, parameter: &str, now: Timestamp) {
+        let image = self.image_of_parameter(parameter);
+        if let Some(known) = self.images.get_mut(&image) {
+            known.image.deprecated_from = Some(now);
+        }
+    }
+
     /// By name or tag: one image for each architecture.
     pub(crate) fn find_images(&mut self, filters: &[Filter]) -> Vec<KnownImage> {
         let ids = values(filters, "image-id");

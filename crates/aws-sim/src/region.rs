@@ -163,6 +163,12 @@ impl Region {
         self.lock().templates.clear();
     }
 
+    /// The image that a parameter holds is withdrawn: deprecated from now on.
+    pub fn withdraw_image(&self, parameter: &str) {
+        let now = self.now();
+        self.lock().names.withdraw(parameter, now);
+    }
+
     /// Puts a message about an instance into the queue.
     pub fn warn(&self, instance: &str, warning: Warning) {
         let now = self.now();

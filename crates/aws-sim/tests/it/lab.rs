@@ -81,6 +81,24 @@ impl Lab {
     }
 
     pub(crate) async fn with(options: Options, change: impl FnOnce(&mut Settings)) -> Self {
+        let lab = Self::unprepared_with(options, change).await;
+        lab.prepare(&lab.parts).await;
+        lab
+    }
+
+    /// A provider that has not been told the cluster's CIDR yet.
+    pub(crate) async fn unprepared(options: Options) -> Self {
+        Self::unprepared_with(options, |_| {}).await
+    }
+
+    /// Node classes are looked at before anything launches; the first thing they learn is the cluster's CIDR.
+    async fn prepare(&self, parts: &Parts) {
+        while parts.resolve_cluster_cidr().await.is_err() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn unprepared_with(options: Options, change: impl FnOnce(&mut Settings)) -> Self {
         let start: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
         let clock = TokioClock::starting_at(start);
         let server_options = karpenter_apiserver::Options {
@@ -122,7 +140,9 @@ impl Lab {
 
     /// The pieces as a new process would have them.
     pub(crate) async fn restarted(&self) -> Arc<Parts> {
-        parts(&self.region, &self.settings, &self.now, &self.client, &self.notices, &self.failures).await
+        let parts = parts(&self.region, &self.settings, &self.now, &self.client, &self.notices, &self.failures).await;
+        self.prepare(&parts).await;
+        parts
     }
 
     pub(crate) async fn create_class(&self, spec: Value) -> EC2NodeClass {
@@ -208,10 +228,6 @@ async fn parts(
     let reads = Arc::new(LiveReads(client.clone()));
     let parts = Parts::new(region.aws(), settings.clone(), now.clone(), reads, notices.clone(), failures.clone());
     while parts.start().await.is_err() {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-    // Node classes are looked at before anything launches; the first thing they learn is the cluster's CIDR.
-    while parts.resolve_cluster_cidr().await.is_err() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     parts

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests, which this lint knows only inside the crates")]
 
 mod conformance;
+mod details;
 mod interruptions;
 mod lab;
 mod launches;

@@ -1,0 +1,269 @@
+//! Smaller promises of the provider, each in a region of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use karpenter_aws_sim::{Options, Script, Target};
+use karpenter_core::InstanceType;
+use karpenter_provider::{CloudProvider, LaunchError};
+use karpenter_provider_aws::calls::{CapacityReservation, DescribeLaunchTemplates, Filter};
+use serde_json::{Value, json};
+
+use crate::lab::{CAPACITY, Lab, TYPE, claim, default_spec, on_demand, quiet, tags};
+
+fn with(changes: Value) -> Value {
+    let mut spec = default_spec();
+    for (key, value) in changes.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+fn calls(lab: &Lab, name: &str) -> u64 {
+    lab.region.calls().get(name).copied().unwrap_or(0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn images_are_asked_for_no_more_often_than_needed() {
+    // covers: AWS-AMI-20, AWS-AMI-21, AWS-AMI-22, AWS-SG-02, AWS-SG-03
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(default_spec()).await;
+    lab.settle_class().await;
+    assert_eq!((calls(&lab, "GetParameter"), calls(&lab, "DescribeImages")), (5, 1));
+    let groups = calls(&lab, "DescribeSecurityGroups");
+    lab.settle_class().await;
+    assert_eq!(
+        (calls(&lab, "DescribeImages"), calls(&lab, "DescribeSecurityGroups")),
+        (1, groups),
+        "within the minute"
+    );
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    lab.settle_class().await;
+    assert_eq!((calls(&lab, "GetParameter"), calls(&lab, "DescribeImages")), (5, 2), "parameters live a day");
+    assert_eq!(calls(&lab, "DescribeSecurityGroups"), groups + 1);
+    // A withdrawn image: its parameter is read again, others are not.
+    lab.region
+        .withdraw_image("/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id");
+    lab.parts.images.drop_withdrawn((lab.now)()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    lab.settle_class().await;
+    assert_eq!(calls(&lab, "GetParameter"), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn parameters_of_the_users_own_may_be_wrong() {
+    // covers: AWS-AMI-06, AWS-AMI-13
+    let own =
+        json!({"amiFamily": "AL2023", "amiSelectorTerms": [{"ssmParameter": "/mine"}, {"ssmParameter": "/yours"}]});
+    let lab = Lab::new(quiet(1)).await;
+    let target = Target::Call { operation: "GetParameter", server_fault: false };
+    lab.region.script(Script::new(target.clone(), "ParameterNotFound", 1));
+    lab.create_class(with(own)).await;
+    lab.settle_class().await;
+    assert_eq!(lab.class().await.status.unwrap().amis.unwrap().len(), 1, "the missing one is left out");
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    let before = calls(&lab, "GetParameter");
+    lab.settle_class().await;
+    assert_eq!(calls(&lab, "GetParameter"), before + 2, "they live five minutes");
+    // An alias of which nothing exists is an error that names it.
+    let lab = Lab::new(quiet(1)).await;
+    lab.region.script(Script::new(target, "ParameterNotFound", 5));
+    lab.create_class(default_spec()).await;
+    let error = lab.classes.reconcile(&lab.class().await).await.unwrap_err();
+    assert!(karpenter_provider::chain(&error).contains("al2023@latest"), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_fleet_fails_all_who_joined_it() {
+    // covers: AWS-BATCH-03
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let target = Target::Call { operation: "CreateFleet", server_fault: false };
+    lab.region.script(Script::new(target, "RequestLimitExceeded", 1));
+    let claims: Vec<_> = (0..5).map(|n| on_demand(&format!("claim-{n}"))).collect();
+    let answers = join_all(claims.iter().map(|claim| lab.provider.create(claim))).await;
+    for answer in answers {
+        match answer.unwrap_err() {
+            LaunchError::Create { condition_reason, .. } => assert_eq!(condition_reason, "RequestLimitExceeded"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(lab.region.instances().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cluster_cidr_is_found_once_and_missing_it_is_said() {
+    // covers: AWS-NC-23, AWS-LT-27
+    let lab = Lab::new(quiet(1)).await;
+    let asked = calls(&lab, "DescribeCluster");
+    lab.create_class(default_spec()).await;
+    lab.settle_class().await;
+    assert_eq!((asked, calls(&lab, "DescribeCluster")), (1, 1));
+    let lab = Lab::unprepared(quiet(1)).await;
+    let target = |server_fault| Target::Call { operation: "DescribeCluster", server_fault };
+    lab.region.script(Script::new(target(false), "AccessDeniedException", 1));
+    lab.create_class(default_spec()).await;
+    assert!(lab.classes.reconcile(&lab.class().await).await.is_err());
+    assert_eq!(lab.condition("ValidationSucceeded").await.1, "ClusterCIDRResolutionFailed");
+    lab.region.script(Script::new(target(true), "ServerException", 1));
+    assert!(lab.classes.reconcile(&lab.class().await).await.is_ok(), "a server fault is tried again");
+    lab.settle_class().await;
+    assert_eq!(lab.condition("Ready").await.0, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failing_step_does_not_stop_the_others() {
+    // covers: AWS-NC-02
+    let lab = Lab::new(quiet(1)).await;
+    lab.region.script(Script::new(
+        Target::Call { operation: "DescribeImages", server_fault: true },
+        "InternalError",
+        1,
+    ));
+    lab.create_class(default_spec()).await;
+    assert!(lab.classes.reconcile(&lab.class().await).await.is_err());
+    for name in ["SubnetsReady", "SecurityGroupsReady", "InstanceProfileReady"] {
+        assert_eq!(lab.condition(name).await.0, "True", "{name}");
+    }
+    let (status, reason, _) = lab.condition("ValidationSucceeded").await;
+    assert_eq!((status.as_str(), reason.as_str()), ("Unknown", "DependenciesNotReady"));
+    assert_eq!(lab.condition("Ready").await.0, "Unknown");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_that_is_not_there_is_said_if_it_is_the_users() {
+    // covers: AWS-NC-34
+    let lab = Lab::new(quiet(1)).await;
+    let script = || Script {
+        message: "Value (mine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+            .to_owned(),
+        ..Script::new(Target::Call { operation: "RunInstances", server_fault: false }, "InvalidParameterValue", 3)
+    };
+    lab.region.script(script());
+    lab.create_class(with(json!({"role": null, "instanceProfile": "mine"}))).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("ValidationSucceeded").await.1, "InstanceProfileNotFound");
+    // Ours is merely not known everywhere yet.
+    let lab = Lab::new(quiet(1)).await;
+    lab.region.script(script());
+    lab.create_class(default_spec()).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("ValidationSucceeded").await.0, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn templates_are_found_by_all_filters_at_once() {
+    // covers: AWS-SIM-11
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let ec2 = lab.region.aws().ec2;
+    let find = |filters: Vec<Filter>| {
+        let (ec2, request) = (ec2.clone(), DescribeLaunchTemplates { filters, ..Default::default() });
+        async move { ec2.describe_launch_templates(&request).await.unwrap().len() }
+    };
+    let (ours, class) = (Filter::tag("eks:eks-cluster-name", "simulated"), "karpenter.k8s.aws/ec2nodeclass");
+    assert_eq!(find(vec![ours.clone()]).await, 1);
+    assert_eq!(find(vec![ours.clone(), Filter::tag(class, "main")]).await, 1);
+    assert_eq!(find(vec![ours, Filter::tag(class, "other")]).await, 0);
+    let named = DescribeLaunchTemplates { names: vec!["nobody".to_owned()], ..Default::default() };
+    let missing = ec2.describe_launch_templates(&named).await.unwrap_err();
+    assert_eq!(missing.code, "InvalidLaunchTemplateName.NotFoundException");
+    let gone = ec2.delete_launch_template_by_id("lt-0").await.unwrap_err();
+    assert!(gone.is_not_found());
+}
+
+fn reservation(id: &str, available: u32) -> CapacityReservation {
+    CapacityReservation {
+        id: id.to_owned(),
+        zone: "us-east-1a".to_owned(),
+        instance_type: "m5.large".to_owned(),
+        instance_match_criteria: "targeted".to_owned(),
+        owner_id: "000000000000".to_owned(),
+        reservation_type: "default".to_owned(),
+        interruptible: false,
+        available,
+        end: None,
+        tags: tags(&[("team", "a")]),
+    }
+}
+
+fn reserved_offering(types: &[Arc<InstanceType>]) -> Option<(bool, u32)> {
+    let kind = types.iter().find(|kind| &*kind.name == "m5.large").unwrap();
+    let offering = kind.offerings.iter().find(|offering| offering.reservation.is_some())?;
+    Some((offering.available, offering.reservation.as_ref().unwrap().remaining))
+}
+
+#[tokio::test(start_paused = true)]
+async fn reservations_are_used_counted_and_given_back() {
+    // covers: AWS-CR-03, AWS-CR-04, AWS-CR-06, AWS-CR-07, AWS-CR-08, AWS-CR-09, AWS-FLEET-27
+    let options = Options { reservations: vec![reservation("cr-1", 2), reservation("cr-2", 0)], ..quiet(1) };
+    let lab = Lab::new(options).await;
+    let pool = lab.ready_with(with(json!({"capacityReservationSelectorTerms": [{"id": "cr-1"}]}))).await;
+    let listed = lab.class().await.status.unwrap().capacity_reservations.unwrap();
+    assert_eq!((listed.len(), listed[0].id.as_str(), listed[0].state.as_str()), (1, "cr-1", "active"));
+    let types = || async { lab.provider.instance_types(&pool).await.unwrap() };
+    assert_eq!(reserved_offering(&types().await), Some((true, 2)));
+    let ask = |name: &str| claim(name, &[(CAPACITY, "In", &["reserved"]), (TYPE, "In", &["m5.large"])]);
+    let mut first = ask("one");
+    let machine = lab.provider.create(&first).await.unwrap();
+    assert_eq!(machine.capacity_type, "reserved");
+    assert_eq!(machine.labels["karpenter.k8s.aws/capacity-reservation-id"], "cr-1");
+    assert_eq!(machine.labels["karpenter.k8s.aws/capacity-reservation-type"], "default");
+    assert_eq!(machine.labels["karpenter.k8s.aws/capacity-reservation-interruptible"], "false");
+    assert_eq!(reserved_offering(&types().await), Some((true, 1)));
+    let read = lab.provider.get(&machine.provider_id).await.unwrap();
+    assert_eq!(read.labels["karpenter.k8s.aws/capacity-reservation-id"], "cr-1");
+    // A refusal empties the reservation as far as we know, but closes no pool.
+    lab.region.script(Script::new(Target::Reservation("cr-1".to_owned()), "ReservationCapacityExceeded", 1));
+    assert!(matches!(lab.provider.create(&ask("two")).await, Err(LaunchError::InsufficientCapacity { .. })));
+    assert_eq!(reserved_offering(&types().await), Some((false, 0)));
+    lab.provider
+        .create(&claim("plain", &[(CAPACITY, "In", &["on-demand"]), (TYPE, "In", &["m5.large"])]))
+        .await
+        .unwrap();
+    // A confirmed end frees a place.
+    first.metadata.labels.get_or_insert_default().extend(machine.labels.clone());
+    first.status.get_or_insert_default().provider_id = Some(machine.provider_id.clone());
+    while lab.provider.delete(&first).await.is_ok() {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(reserved_offering(&types().await), Some((true, 1)));
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    lab.settle_class().await;
+    assert_eq!(reserved_offering(&types().await), Some((true, 2)), "EC2 knows better");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_gate_reservations_do_not_exist() {
+    // covers: AWS-CR-16
+    let options = Options { reservations: vec![reservation("cr-1", 2)], ..quiet(1) };
+    let lab = Lab::with(options, |settings| settings.ec2.reserved_capacity = false).await;
+    let pool = lab.ready_with(with(json!({"capacityReservationSelectorTerms": [{"id": "cr-1"}]}))).await;
+    assert_eq!(calls(&lab, "DescribeCapacityReservations"), 0);
+    assert_eq!(reserved_offering(&lab.provider.instance_types(&pool).await.unwrap()), None);
+    assert_eq!(lab.condition("CapacityReservationsReady").await.0, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_bad_pool_does_not_hide_the_machines_of_others() {
+    // covers: AWS-CP-16, AWS-CP-17, AWS-CP-20
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let machine = lab.provider.create(&on_demand("one")).await.unwrap();
+    // The class has lost its subnets, so that its types cannot be resolved.
+    lab.patch_class(json!({"spec": {"subnetSelectorTerms": [{"id": "subnet-0123456789abcdef0"}]}})).await;
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    lab.settle_class().await;
+    let listed = lab.provider.list().await.unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].provider_id, machine.provider_id);
+    assert!(listed[0].capacity.is_empty());
+    let asked = calls(&lab, "DescribeInstances");
+    lab.provider.get(&machine.provider_id).await.unwrap();
+    assert_eq!(calls(&lab, "DescribeInstances"), asked, "the list has filled the cache");
+    lab.region.kill(&lab.region.instances()[0].instance.id, karpenter_provider_aws::calls::InstanceState::ShuttingDown);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(lab.provider.list().await.unwrap().is_empty());
+    assert!(lab.provider.get(&machine.provider_id).await.is_err(), "and emptied it");
+}
