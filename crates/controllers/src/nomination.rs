@@ -4,17 +4,25 @@
 //! it tries `status.nominatedNodeName` first and keeps that pod's room free from others of its priority or less. It
 //! clears the field at every failed attempt, so it is set again while the pod waits and the node is coming. A
 //! nomination is a hint: the node that can take the pod first may have it.
+//!
+//! Each nomination that the scheduler clears makes it try every other pod again, so setting it again at once would keep
+//! the two of us busy until the node is there. It matters at the moment when the node can take pods: so it is set again
+//! whenever the node goes a step further, and otherwise only now and then.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::NodeCondition;
 use karpenter_api::conditions;
 use karpenter_index::{Change, Key, Machine, TrackedPod};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::clock::later;
 use crate::context::Context;
@@ -24,9 +32,13 @@ use crate::reconciler::{Action, Backoff, Reconciler};
 /// So many pods of one node may be patched at once.
 const PATCHES: usize = 50;
 
+/// How often lost nominations are set again while nothing happens to their node.
+const RENEW: Duration = Duration::from_secs(5);
+
 /// Keyed by NodeClaim.
 #[derive(Debug, Default)]
 pub struct Nomination {
+    renewed: Mutex<BTreeMap<Key, Renewed>>,
     /// The server does not let us: everything else works without.
     forbidden: AtomicBool,
 }
@@ -53,15 +65,22 @@ impl Reconciler for Nomination {
     }
 
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
-        let Some(machine) = context.index.machine_of_claim(&key.name) else { return Ok(Action::Done) };
-        let now = context.clock.now();
-        let pods = context.index.planned_for(&key.name);
-        if pods.is_empty() {
-            return Ok(Action::Done);
-        }
-        let Step::Nominate { node, until } = next_step(&machine, now, context.settings.nomination_window()) else {
+        let Some(machine) = context.index.machine_of_claim(&key.name) else {
+            self.renewed().remove(key);
             return Ok(Action::Done);
         };
+        let now = context.clock.now();
+        let pods = context.index.planned_for(&key.name);
+        let step = next_step(&machine, now, context.settings.nomination_window());
+        let Step::Nominate { node, until } = step.unless(pods.is_empty()) else {
+            self.renewed().remove(key);
+            return Ok(Action::Done);
+        };
+        let face = Face::of(&machine);
+        if let Some(wait) = self.renewed().get(key).and_then(|last| last.wait(&face, Instant::now())) {
+            return Ok(Action::After(wait));
+        }
+        self.renewed().insert(key.clone(), Renewed { at: Instant::now(), face });
         if let Some(until) = until {
             // Until its pods are bound the node looks empty: whoever removes empty nodes must wait for them.
             context.index.nominate(&machine.id, until);
@@ -79,6 +98,43 @@ impl Reconciler for Nomination {
     }
 }
 
+/// When nominations to a node were last set, and how the node looked then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Renewed {
+    at: Instant,
+    face: Face,
+}
+
+impl Renewed {
+    /// How long to wait before they are set again; not at all once the node has gone a step further.
+    fn wait(&self, face: &Face, now: Instant) -> Option<Duration> {
+        let left = (self.at + RENEW).saturating_duration_since(now);
+        (self.face == *face && !left.is_zero()).then_some(left)
+    }
+}
+
+/// What of a node decides whether it can take pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Face {
+    initialized: bool,
+    ready: bool,
+    taints: Vec<String>,
+}
+
+impl Face {
+    fn of(machine: &Machine) -> Self {
+        let node = machine.node.as_deref();
+        let conditions = node.and_then(|node| node.status.as_ref()).and_then(|status| status.conditions.as_ref());
+        let is_ready = |all: &Vec<NodeCondition>| all.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+        let taints = node.and_then(|node| node.spec.as_ref()).and_then(|spec| spec.taints.as_ref());
+        Self {
+            initialized: machine.reduced.as_ref().is_some_and(|reduced| reduced.is_initialized()),
+            ready: conditions.is_some_and(is_ready),
+            taints: taints.into_iter().flatten().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Wait,
@@ -87,6 +143,12 @@ enum Step {
         node: String,
         until: Option<Timestamp>,
     },
+}
+
+impl Step {
+    fn unless(self, nobody: bool) -> Self {
+        if nobody { Self::Wait } else { self }
+    }
 }
 
 /// A node is worth nominating to from when its Node exists until a while after it is complete: by then its pods are
@@ -111,6 +173,10 @@ fn is_free(pod: &TrackedPod) -> bool {
 }
 
 impl Nomination {
+    fn renewed(&self) -> MutexGuard<'_, BTreeMap<Key, Renewed>> {
+        self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn nominate(&self, context: &Context, node: &str, pods: &[std::sync::Arc<TrackedPod>]) -> Result<()> {
         let mut patches: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
         for pod in pods.iter().filter(|pod| is_free(pod)) {

@@ -62,3 +62,20 @@ fn pods_are_nominated_from_when_the_node_exists_until_it_had_time_to_take_them()
         assert_eq!(next_step(&machine, now, Duration::from_secs(20)), want, "{machine:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn lost_nominations_are_set_again_when_the_node_moves_and_otherwise_now_and_then() {
+    let face = |ready: bool, taints: &[&str]| Face {
+        initialized: false,
+        ready,
+        taints: taints.iter().map(|text| (*text).to_owned()).collect(),
+    };
+    let now = Instant::now();
+    let last = Renewed { at: now, face: face(false, &["karpenter.sh/unregistered:NoExecute"]) };
+    let second = Duration::from_secs(1);
+    let same = last.face.clone();
+    assert_eq!(last.wait(&same, now + second), Some(4 * second));
+    assert_eq!(last.wait(&same, now + 5 * second), None);
+    assert_eq!(last.wait(&face(true, &["karpenter.sh/unregistered:NoExecute"]), now + second), None, "ready");
+    assert_eq!(last.wait(&face(false, &[]), now + second), None, "a taint is gone");
+}

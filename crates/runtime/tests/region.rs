@@ -1,0 +1,187 @@
+//! The whole autoscaler with a simulated region, over the embedded API server and cluster, in virtual time.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use karpenter_api::{Quantity, Taint};
+use karpenter_apiserver::{ApiServer, Options as ServerOptions, TokioClock};
+use karpenter_aws_sim::{Capacity, MachineEvent, Options, Region, cloud_controller};
+use karpenter_cluster::kubelet::{Events, Heartbeats, Machine};
+use karpenter_cluster::{Cluster, Settings as ClusterSettings};
+use karpenter_controllers::decision::Decision;
+use karpenter_controllers::{Clock, Context, Settings};
+use karpenter_core::Resources;
+use karpenter_runtime::{Amazon, Autoscaler};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+const START: &str = "2026-01-01T00:00:00Z";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+struct Lab {
+    server: ApiServer,
+    client: Client,
+    region: Region,
+    context: Arc<Context>,
+    _cluster: Cluster,
+    _tasks: JoinSet<()>,
+}
+
+impl Lab {
+    async fn new(seed: u64) -> Self {
+        let start = START.parse().unwrap();
+        let clock = Arc::new(TokioClock::starting_at(start));
+        let server = ApiServer::new(ServerOptions { clock, seed, rbac: false, keep_history: false });
+        let client = Client::new(server.service(), "default");
+        let mut settings = ClusterSettings { seed, ..ClusterSettings::default() };
+        settings.kubelets.heartbeats = Heartbeats::Folded;
+        settings.kubelets.events = Events::Warnings;
+        let cluster = Cluster::start(client.clone(), karpenter_cluster::clock::Clock::starting_at(start), settings);
+        for crd in karpenter_api::crds() {
+            send(&client, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", Some(crd)).await;
+        }
+        let clock = Clock::starting_at(start);
+        let mut options = Options::new("us-east-1", seed, "simulated");
+        options.capacity = Capacity::Unlimited;
+        let (endpoint, version) = (options.cluster_endpoint.clone(), options.kubernetes_version.clone());
+        let now = clock.clone();
+        let region = Region::new(options, Arc::new(move || now.now()));
+        let facts = karpenter_provider_aws::Settings::new("simulated", &endpoint, &version);
+        let amazon = Amazon::start(client.clone(), &clock, region.aws(), facts).await.unwrap();
+        let autoscaler = Autoscaler::new(client.clone(), clock, &amazon, Settings::default());
+        let context = autoscaler.context.clone();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(switch_on(region.clone(), cluster.handle().clone()));
+        let (agenda, sweep, of_sweep) = (region.clone(), region.clone(), client.clone());
+        tasks.spawn(async move { agenda.run().await });
+        tasks.spawn(async move { cloud_controller::run(&sweep, &of_sweep).await });
+        tasks.spawn(autoscaler.run());
+        Self { server, client, region, context, _cluster: cluster, _tasks: tasks }
+    }
+
+    async fn create(&self, path: &str, body: Value) {
+        send(&self.client, "POST", path, Some(body)).await;
+    }
+
+    async fn list(&self, path: &str) -> Vec<Value> {
+        send(&self.client, "GET", path, None).await["items"].as_array().cloned().unwrap()
+    }
+
+    async fn settle(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// A node class, and a pool of ordinary types whose empty nodes go.
+    async fn pool(&self) {
+        let class = json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+            "spec": {"role": "KarpenterNodeRole", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": "simulated"}}],
+                "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": "simulated"}}]}});
+        self.create("/apis/karpenter.k8s.aws/v1/ec2nodeclasses", class).await;
+        let within =
+            |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
+        let requirements = [
+            within("karpenter.k8s.aws/instance-category", "In", &["c", "m", "r"]),
+            within("karpenter.k8s.aws/instance-cpu", "Lt", &["17"]),
+            within("kubernetes.io/arch", "In", &["amd64"]),
+            within("karpenter.sh/capacity-type", "In", &["on-demand"]),
+        ];
+        let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+            "spec": {"template": {"spec": {"requirements": requirements,
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}},
+                "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]}}});
+        self.create("/apis/karpenter.sh/v1/nodepools", pool).await;
+    }
+
+    fn launches(&self) -> Vec<Arc<karpenter_controllers::decision::Record>> {
+        let all = self.context.recorder.decisions_since(0).into_iter();
+        all.filter(|record| matches!(record.decision, Decision::Launch(_))).collect()
+    }
+}
+
+async fn send(client: &Client, method: &str, path: &str, body: Option<Value>) -> Value {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+    let request = http::Request::builder().method(method).uri(path).header("content-type", kind).body(bytes).unwrap();
+    client.request::<Value>(request).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+}
+
+async fn switch_on(region: Region, kubelets: karpenter_cluster::Handle) {
+    let mut machines = region.machines();
+    while let Some(event) = machines.recv().await {
+        match event {
+            MachineEvent::Started(machine) => kubelets.add_machine(computer(&machine)).await.unwrap(),
+            MachineEvent::Stopped { name, .. } => kubelets.remove_machine(&name).await.unwrap(),
+        }
+    }
+}
+
+fn computer(machine: &karpenter_aws_sim::Machine) -> Machine {
+    let amounts = |resources: &Resources| {
+        resources.iter().map(|(name, amount)| (name.to_owned(), Quantity(amount.to_string()))).collect()
+    };
+    let taint = |taint: &karpenter_core::Taint| Taint {
+        key: taint.key.clone(),
+        effect: taint.effect.as_str().to_owned(),
+        ..Taint::default()
+    };
+    Machine {
+        provider_id: machine.provider_id.clone(),
+        labels: machine.labels.clone(),
+        taints: machine.taints.iter().map(taint).collect(),
+        capacity: amounts(&machine.capacity),
+        allocatable: amounts(&machine.allocatable),
+        boot_delay: machine.boot_delay,
+        ready_delay: Duration::from_secs(3),
+        ..Machine::new(&machine.name, "0", "0")
+    }
+}
+
+fn deployment((app, cpu, memory): (&str, &str, &str), replicas: usize) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": app, "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": app}},
+            "template": {"metadata": {"labels": {"app": app}},
+                "spec": {"containers": [{"name": "main", "image": "example.com/app:1",
+                    "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}}}})
+}
+
+const SHAPES: [(&str, &str, &str); 5] = [
+    ("even", "1", "1Gi"),
+    ("half", "500m", "2Gi"),
+    ("fat", "1", "8Gi"),
+    ("double", "2", "4Gi"),
+    ("small", "250m", "256Mi"),
+];
+
+#[tokio::test(start_paused = true)]
+async fn the_nodes_at_the_end_are_those_of_the_first_plan_and_they_go_when_their_pods_do() {
+    const EACH: usize = 20;
+    let lab = Lab::new(5).await;
+    lab.pool().await;
+    lab.settle(10).await;
+    for shape in SHAPES {
+        lab.create(DEPLOYMENTS, deployment(shape, EACH)).await;
+    }
+    lab.settle(240).await;
+    let pods = lab.list("/api/v1/namespaces/default/pods").await;
+    let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+    assert_eq!(running, SHAPES.len() * EACH);
+    let launches = lab.launches();
+    assert!(!launches.is_empty());
+    assert!(launches.iter().all(|record| record.at == launches[0].at), "one plan, no second round: {launches:?}");
+    let claims = lab.list("/apis/karpenter.sh/v1/nodeclaims").await;
+    assert_eq!(claims.len(), launches.len());
+    for (app, ..) in SHAPES {
+        let none = json!({"spec": {"replicas": 0}});
+        send(&lab.client, "PATCH", &format!("{DEPLOYMENTS}/{app}"), Some(none)).await;
+    }
+    lab.settle(600).await;
+    assert!(lab.list("/apis/karpenter.sh/v1/nodeclaims").await.is_empty());
+    assert!(lab.list("/api/v1/nodes").await.is_empty());
+    let alive = lab.region.price_per_hour();
+    assert_eq!(alive.0, 0, "nothing is paid for any more");
+    assert!(lab.server.version() > 0);
+}
