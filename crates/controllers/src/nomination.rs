@@ -32,8 +32,10 @@ use crate::reconciler::{Action, Backoff, Reconciler};
 /// So many pods of one node may be patched at once.
 const PATCHES: usize = 50;
 
-/// How often lost nominations are set again while nothing happens to their node.
-const RENEW: Duration = Duration::from_secs(5);
+/// Lost nominations are set again after this while nothing happens to their node, then after twice as long, and so on:
+/// soon enough to be there when the node is, a moment after another one was.
+const FIRST_RENEWAL: Duration = Duration::from_millis(100);
+const LAST_RENEWAL: Duration = Duration::from_secs(5);
 
 /// Keyed by NodeClaim.
 #[derive(Debug, Default)]
@@ -77,10 +79,12 @@ impl Reconciler for Nomination {
             return Ok(Action::Done);
         };
         let face = Face::of(&machine);
-        if let Some(wait) = self.renewed().get(key).and_then(|last| last.wait(&face, Instant::now())) {
+        let last = self.renewed().get(key).cloned();
+        if let Some(wait) = last.as_ref().and_then(|last| last.wait(&face, Instant::now())) {
             return Ok(Action::After(wait));
         }
-        self.renewed().insert(key.clone(), Renewed { at: Instant::now(), face });
+        let times = last.filter(|last| last.face == face).map_or(0, |last| last.times + 1);
+        self.renewed().insert(key.clone(), Renewed { at: Instant::now(), face, times });
         if let Some(until) = until {
             // Until its pods are bound the node looks empty: whoever removes empty nodes must wait for them.
             context.index.nominate(&machine.id, until);
@@ -103,12 +107,15 @@ impl Reconciler for Nomination {
 struct Renewed {
     at: Instant,
     face: Face,
+    /// How often since the node last went a step further.
+    times: u32,
 }
 
 impl Renewed {
     /// How long to wait before they are set again; not at all once the node has gone a step further.
     fn wait(&self, face: &Face, now: Instant) -> Option<Duration> {
-        let left = (self.at + RENEW).saturating_duration_since(now);
+        let pause = FIRST_RENEWAL.saturating_mul(1 << self.times.min(10)).min(LAST_RENEWAL);
+        let left = (self.at + pause).saturating_duration_since(now);
         (self.face == *face && !left.is_zero()).then_some(left)
     }
 }

@@ -71,11 +71,13 @@ async fn lost_nominations_are_set_again_when_the_node_moves_and_otherwise_now_an
         taints: taints.iter().map(|text| (*text).to_owned()).collect(),
     };
     let now = Instant::now();
-    let last = Renewed { at: now, face: face(false, &["karpenter.sh/unregistered:NoExecute"]) };
-    let second = Duration::from_secs(1);
-    let same = last.face.clone();
-    assert_eq!(last.wait(&same, now + second), Some(4 * second));
-    assert_eq!(last.wait(&same, now + 5 * second), None);
-    assert_eq!(last.wait(&face(true, &["karpenter.sh/unregistered:NoExecute"]), now + second), None, "ready");
-    assert_eq!(last.wait(&face(false, &[]), now + second), None, "a taint is gone");
+    let last = |times| Renewed { at: now, face: face(false, &["karpenter.sh/unregistered:NoExecute"]), times };
+    let same = last(0).face;
+    let millis = Duration::from_millis;
+    for (times, pause) in [(0, 100), (1, 200), (3, 800), (6, 5000), (60, 5000)] {
+        assert_eq!(last(times).wait(&same, now + millis(40)), Some(millis(pause - 40)), "{times}");
+        assert_eq!(last(times).wait(&same, now + millis(pause)), None);
+    }
+    assert_eq!(last(6).wait(&face(true, &["karpenter.sh/unregistered:NoExecute"]), now + millis(1)), None, "ready");
+    assert_eq!(last(6).wait(&face(false, &[]), now + millis(1)), None, "a taint is gone");
 }
