@@ -100,3 +100,24 @@ impl AmiFamily {
 pub(crate) fn default_volume_size() -> Quantity {
     Quantity::from_bytes(20 * GIB)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_have_traits() {
+        // covers: AWS-AMI-26
+        for (family, by_interfaces, memory_by_interfaces, pods_per_core) in [
+            (AmiFamily::Al2, true, true, true),
+            (AmiFamily::Al2023, true, true, true),
+            (AmiFamily::Bottlerocket, true, false, false),
+            (AmiFamily::Windows2022, false, false, true),
+            (AmiFamily::Custom, true, true, true),
+        ] {
+            assert_eq!(family.limits_pods_by_interfaces(), by_interfaces, "{family:?}");
+            assert_eq!(family.reserves_memory_by_interfaces(), memory_by_interfaces, "{family:?}");
+            assert_eq!(family.honours_pods_per_core(), pods_per_core, "{family:?}");
+        }
+    }
+}

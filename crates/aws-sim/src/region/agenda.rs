@@ -66,7 +66,13 @@ impl State {
                 self.agenda.add(later(now, options.remembered), Due::Forgotten(id));
             }
             Due::Forgotten(id) => {
-                self.records.remove(&id);
+                let shape = self.records.remove(&id).and_then(|record| record.shape);
+                // Prices move, and with them how machines look: what nobody looks like any more is forgotten.
+                if let Some(key) = shape
+                    && !self.records.values().any(|record| record.shape.as_ref() == Some(&key))
+                {
+                    self.shapes.remove(&key);
+                }
                 self.dirty = true;
             }
             Due::Rebalance(id) if runs(self, &id) => {

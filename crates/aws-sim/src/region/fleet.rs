@@ -1,6 +1,7 @@
 //! CreateFleet: the cheapest pools that have something, and an error for each that had not.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use karpenter_core::MicroUsd;
@@ -23,7 +24,11 @@ use crate::options::Options;
 pub(super) struct Remembered {
     request: CreateFleet,
     answer: FleetAnswer,
+    until: Timestamp,
 }
+
+/// How long a token means the same fleet.
+const TOKEN_LIFE: Duration = Duration::from_secs(3600);
 
 /// A pool the fleet may use, with the template it would launch from.
 struct Candidate<'a> {
@@ -36,7 +41,9 @@ struct Candidate<'a> {
 
 impl State {
     pub(super) fn fleet(&mut self, options: &Options, request: &CreateFleet, now: Timestamp) -> Result<FleetAnswer> {
-        if let Some(held) = request.client_token.as_ref().and_then(|token| self.fleets.get(token)) {
+        if let Some(held) =
+            request.client_token.as_ref().and_then(|token| self.fleets.get(token)).filter(|held| now < held.until)
+        {
             if held.request != *request {
                 let message =
                     "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).";
@@ -64,8 +71,9 @@ impl State {
         }
         let answer = self.launch(options, request, now);
         if let Some(token) = &request.client_token {
-            let remembered = Remembered { request: request.clone(), answer: answer.clone() };
-            self.fleets.insert(token.clone(), remembered);
+            let until = later(now, TOKEN_LIFE);
+            self.fleets.retain(|_, held| now < held.until);
+            self.fleets.insert(token.clone(), Remembered { request: request.clone(), answer: answer.clone(), until });
         }
         Ok(answer)
     }

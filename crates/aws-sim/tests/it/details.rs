@@ -267,3 +267,60 @@ async fn one_bad_pool_does_not_hide_the_machines_of_others() {
     assert!(lab.provider.list().await.unwrap().is_empty());
     assert!(lab.provider.get(&machine.provider_id).await.is_err(), "and emptied it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn efa_interfaces_are_attached_where_they_are_asked_for() {
+    // covers: AWS-FLEET-29
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let mut ask = claim("efa", &[(CAPACITY, "In", &["on-demand"]), (TYPE, "In", &["m6i.32xlarge"])]);
+    let plain = lab.provider.create(&ask).await.unwrap();
+    assert!(!plain.capacity.0.contains_key("vpc.amazonaws.com/efa"));
+    ask.metadata.uid = Some("another".to_owned());
+    ask.spec.resources = serde_json::from_value(json!({"requests": {"vpc.amazonaws.com/efa": "1"}})).unwrap();
+    let machine = lab.provider.create(&ask).await.unwrap();
+    assert!(machine.capacity.get("vpc.amazonaws.com/efa").units() > 0);
+    let attached: Vec<u32> = lab.region.instances().iter().map(|found| found.instance.efa_interfaces).collect();
+    assert_eq!(attached.iter().filter(|count| **count > 0).count(), 1, "{attached:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_writes_second_looks_again() {
+    // covers: AWS-NC-09
+    let lab = Lab::new(quiet(1)).await;
+    let stale = lab.create_class(default_spec()).await;
+    lab.patch_class(json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    let next = lab.classes.reconcile(&stale).await.unwrap();
+    assert_eq!(next, karpenter_provider_aws::node_class::Next::After(Duration::ZERO));
+    assert_eq!(lab.class().await.metadata.finalizers, None, "nothing was written over the other's work");
+}
+
+#[tokio::test(start_paused = true)]
+async fn types_are_resolved_once_and_anew_when_something_changed() {
+    // covers: AWS-OFF-12, AWS-OFF-14, AWS-PRICE-14
+    let lab = Lab::new(quiet(1)).await;
+    let pool = lab.ready().await;
+    let types = || async { lab.provider.instance_types(&pool).await.unwrap() };
+    let first = types().await;
+    assert!(Arc::ptr_eq(&first, &types().await));
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    let second = types().await;
+    assert!(!Arc::ptr_eq(&first, &second), "after five minutes");
+    let now = (lab.now)();
+    lab.parts.unavailable.mark_subnet("subnet-x", now);
+    let third = types().await;
+    assert!(!Arc::ptr_eq(&second, &third), "something was refused");
+    lab.patch_class(json!({"spec": {"amiSelectorTerms": [{"alias": "windows2022@latest"}]}})).await;
+    lab.settle_class().await;
+    assert!(*third != *types().await, "another family is another operating system");
+    // A refresh that waits for AWS keeps nobody waiting.
+    let slow = Options { latency: karpenter_aws_sim::Span::exactly(Duration::from_secs(30)), ..quiet(1) };
+    let lab = Lab::new(slow).await;
+    let pool = lab.ready().await;
+    let refresh = lab.parts.types.refresh();
+    tokio::pin!(refresh);
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut refresh).await.is_err());
+    let before = tokio::time::Instant::now();
+    lab.provider.instance_types(&pool).await.unwrap();
+    assert!(before.elapsed().is_zero());
+}

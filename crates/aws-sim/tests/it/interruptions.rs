@@ -34,7 +34,7 @@ async fn is_deleting(lab: &Lab, name: &str) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_instance_loses_its_claim() {
-    // covers: AWS-INT-01, AWS-INT-08, AWS-INT-11, AWS-INT-13
+    // covers: AWS-INT-01, AWS-INT-08, AWS-INT-11, AWS-INT-12, AWS-INT-13
     for (warning, reason, deletes) in [
         (Warning::SpotInterruption, "SpotInterrupted", true),
         (Warning::ScheduledChange, "InstanceUnhealthy", true),
@@ -55,6 +55,9 @@ async fn an_interrupted_instance_loses_its_claim() {
         let told = lab.notices.messages();
         assert!(told.iter().any(|message| message.starts_with(reason)), "{told:?}");
         assert_eq!(told.iter().any(|message| message.starts_with("TerminatingOnInterruption")), deletes);
+        let counted = lab.failures.0.lock().unwrap().clone();
+        let ours = |line: &String| line.starts_with("interrupted ") && line.ends_with(" pool spot");
+        assert_eq!(counted.iter().filter(|line| ours(line)).count(), usize::from(deletes));
     }
 }
 

@@ -40,6 +40,10 @@ impl Observer for Failures {
     fn launch_failed(&self, zone: &str, zone_id: &str, capacity_type: &str, reason: &'static str) {
         self.0.lock().unwrap().push(format!("{zone} {zone_id} {capacity_type} {reason}"));
     }
+
+    fn interrupted(&self, kind: &'static str, pool: &str, capacity_type: &str) {
+        self.0.lock().unwrap().push(format!("interrupted {kind} {pool} {capacity_type}"));
+    }
 }
 
 pub(crate) struct Lab {

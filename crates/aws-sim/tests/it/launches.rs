@@ -29,7 +29,7 @@ async fn a_thousand_alike_claims_are_a_handful_of_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn instances_carry_tags_and_template_settings() {
-    // covers: AWS-TAG-01, AWS-SIM-05, AWS-SIM-06, AWS-FLEET-19, AWS-SIM-03, AWS-LT-10
+    // covers: AWS-CP-12, AWS-FLEET-21, AWS-TAG-01, AWS-SIM-05, AWS-SIM-06, AWS-FLEET-19, AWS-SIM-03, AWS-LT-10
     let lab = Lab::new(quiet(1)).await;
     let mut spec = default_spec();
     spec["tags"] = json!({"team": "a"});
@@ -53,7 +53,11 @@ async fn instances_carry_tags_and_template_settings() {
     assert_eq!(instance.security_groups, groups);
     assert_eq!(instance.tenancy.as_deref(), Some("default"));
     assert!(instance.zone_id.is_some());
+    assert_eq!((machine.launched_at, &machine.image_id), ((lab.now)(), &instance.image_id));
+    assert_eq!((&machine.instance_type, &machine.zone), (&instance.instance_type, &instance.zone));
     assert_eq!(machine.annotations.len(), 3);
+    let hash = karpenter_api::ec2nodeclass_hash(&lab.class().await, None);
+    assert_eq!(machine.annotations["karpenter.k8s.aws/ec2nodeclass-hash"], hash);
     assert_eq!(machine.annotations["karpenter.k8s.aws/instance-profile-name"], status.instance_profile.unwrap());
     assert_eq!(machine.annotations["karpenter.k8s.aws/ec2nodeclass-hash-version"], "v6");
 }

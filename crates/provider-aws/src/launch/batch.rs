@@ -163,4 +163,36 @@ mod tests {
         assert_eq!((short[0].errors.len(), short[1].errors[0].code.as_str()), (0, "UnfulfillableCapacity"));
         assert_eq!(ids(&share(&answer(&[&["i-1", "i-2"]], 0), 1)), ["i-1"], "surplus is left to the sweep");
     }
+
+    #[tokio::test]
+    async fn a_request_is_for_one_instance() {
+        // covers: AWS-BATCH-08
+        let fake = Arc::new(crate::testing::Fake::default());
+        let batch = FleetBatch::new(fake.aws(), Arc::new(|| crate::testing::at(0)));
+        let request = CreateFleet {
+            client_token: None,
+            dry_run: false,
+            kind: crate::calls::FleetKind::Spot,
+            total: 2,
+            configs: vec![],
+            tags: Default::default(),
+            context: None,
+            prioritized: false,
+        };
+        assert_eq!(batch.create(request, "uid".to_owned()).await.unwrap_err().code, "InvalidParameterValue");
+        assert!(fake.asked().is_empty());
+    }
+
+    #[test]
+    fn the_token_is_the_claims() {
+        let fake = Arc::new(crate::testing::Fake::default());
+        let caller = Caller { aws: fake.aws(), now: Arc::new(|| crate::testing::at(0)), spent: Ttl::new(SPENT) };
+        let token = |uids: &[&str]| caller.token(&uids.iter().map(|uid| (*uid).to_owned()).collect::<Vec<_>>());
+        assert_eq!(token(&["b", "a"]), token(&["a", "b"]), "order does not matter");
+        assert_ne!(token(&["a", "b"]), token(&["a"]));
+        assert_eq!(token(&["a"]).len(), 64, "as long as EC2 takes them");
+        let first = token(&["a"]);
+        caller.spend(&["a".to_owned()]);
+        assert_ne!(token(&["a"]), first, "a spent token would give the old answer");
+    }
 }

@@ -342,3 +342,46 @@ fn dry_fleet(class: &EC2NodeClass, planned: &Planned, tags: &Tags) -> CreateFlee
         prioritized: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::{class, facts, types};
+
+    fn pool(requirements: Value) -> Arc<NodePool> {
+        let object = json!({"spec": {"template": {"spec": {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "main"},
+            "requirements": requirements,
+        }}}});
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn permissions_are_checked_with_a_type_that_would_be_launched() {
+        // covers: AWS-NC-37, AWS-NC-38
+        let all = types(&facts(), &["c5.large", "g4dn.xlarge", "m5.large", "m6g.large", "r5.large"]);
+        let class = class(json!({}));
+        let name = |types: &[Arc<InstanceType>], pools: &[Arc<NodePool>]| {
+            launchable(&class, types, pools).map(|kind| kind.name.to_string())
+        };
+        let of = |values: &[&str]| {
+            vec![pool(json!([{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": values}]))]
+        };
+        assert_eq!(name(&all, &of(&["r5.large"])).as_deref(), Some("r5.large"));
+        assert_eq!(name(&all, &of(&["g4dn.xlarge", "r5.large"])).as_deref(), Some("r5.large"), "standard images first");
+        assert_eq!(name(&all, &of(&["g4dn.xlarge"])).as_deref(), Some("g4dn.xlarge"));
+        assert_eq!(name(&all, &[]).as_deref(), Some("m5.large"));
+        assert_eq!(name(&all, &of(&["nobody"])).as_deref(), Some("m5.large"));
+        let few = types(&facts(), &["c5.large"]);
+        assert_eq!(name(&few, &[]).as_deref(), Some("c5.large"), "any that fits");
+        let mut no_images = class.clone();
+        no_images.status.as_mut().unwrap().amis = Some(Vec::new());
+        assert!(launchable(&no_images, &all, &[]).is_none());
+        let dedicated =
+            |values: &[&str]| vec![pool(json!([{"key": aws_labels::TENANCY, "operator": "In", "values": values}]))];
+        assert_eq!((tenancy(&[]), tenancy(&dedicated(&["dedicated"]))), ("default", "dedicated"));
+        assert_eq!(tenancy(&dedicated(&["default"])), "default");
+    }
+}

@@ -143,3 +143,35 @@ async fn a_failed_call_gives_everything_back() {
     class.status.as_mut().unwrap().subnets = None;
     assert!(subnets.choose(&class, &types, "on-demand", at(1)).is_empty());
 }
+
+#[tokio::test]
+async fn free_addresses_are_believed_for_five_minutes() {
+    // covers: AWS-SUBNET-04
+    let (_, subnets, class) = lab(vec![subnet("a", ZONES[0], 5), subnet("b", ZONES[0], 9)]);
+    subnets.list(&class, at(0)).await.unwrap();
+    let pick = |now| subnets.choose(&class, &[], "on-demand", at(now))[ZONES[0]].id.clone();
+    assert_eq!(pick(299), "b");
+    // Tracking starts anew as well: nothing is known of either.
+    let (_, subnets, class) = lab(vec![subnet("a", ZONES[0], 5), subnet("b", ZONES[0], 9)]);
+    subnets.list(&class, at(0)).await.unwrap();
+    assert_eq!(subnets.choose(&class, &[], "on-demand", at(301))[ZONES[0]].id, "a", "the first of the status");
+}
+
+#[tokio::test]
+async fn classes_with_subnets_of_their_own_do_not_meet() {
+    // covers: AWS-SUBNET-13
+    let (_, subnets, mut one) = lab(vec![subnet("a", ZONES[0], 50), subnet("b", ZONES[0], 40)]);
+    subnets.list(&one, at(0)).await.unwrap();
+    let mut other = one.clone();
+    let own = |class: &mut EC2NodeClass, id: &str| {
+        let listed = class.status.as_mut().unwrap().subnets.as_mut().unwrap();
+        listed.retain(|subnet| subnet.id == id);
+    };
+    own(&mut one, "a");
+    own(&mut other, "b");
+    let types = kinds(&["m5.large"]);
+    for _ in 0..5 {
+        assert_eq!(subnets.choose(&one, &types, "on-demand", at(1))[ZONES[0]].id, "a");
+        assert_eq!(subnets.choose(&other, &types, "on-demand", at(1))[ZONES[0]].id, "b");
+    }
+}
