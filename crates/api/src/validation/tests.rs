@@ -110,6 +110,7 @@ fn capacity_buffers() {
 #[test]
 fn classes_identity_and_images() {
     // covers: API-EC2-01, API-EC2-02, API-EC2-03, API-EC2-04, API-EC2-05, API-EC2-07, API-EC2-08
+    // covers: AWS-NC-14, AWS-AMI-02, AWS-AMI-03
     admission(&[
         "API-EC2-01",
         "API-EC2-02",
@@ -124,13 +125,14 @@ fn classes_identity_and_images() {
 
 #[test]
 fn classes_selectors_and_tags() {
-    // covers: API-EC2-09, API-EC2-10, API-EC2-11, API-EC2-12, API-EC2-18
+    // covers: API-EC2-09, API-EC2-10, API-EC2-11, API-EC2-12, API-EC2-18, AWS-NC-15, AWS-NC-16
     admission(&["API-EC2-09", "API-EC2-10", "API-EC2-11", "API-EC2-12", "API-EC2-18"]);
 }
 
 #[test]
 fn classes_devices_and_options() {
     // covers: API-EC2-13, API-EC2-14, API-EC2-15, API-EC2-16, API-EC2-17, API-EC2-19
+    // covers: AWS-NC-17, AWS-NC-19, AWS-NC-20, AWS-NC-21
     admission(&["API-EC2-13", "API-EC2-14", "API-EC2-15", "API-EC2-16", "API-EC2-17", "API-EC2-19", "fields"]);
 }
 
