@@ -1,13 +1,15 @@
 //! The AWS provider: the seam's trait over everything in this crate.
 
+mod describe;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use karpenter_api::{EC2NODECLASS_HASH_VERSION, EC2NodeClass, NodeClaim, NodePool, ec2nodeclass_hash, labels};
-use karpenter_core::labels::{CAPACITY_TYPE, RESERVED, Vocabulary, ZONE};
-use karpenter_core::{InstanceType, Resources};
+use karpenter_core::InstanceType;
+use karpenter_core::labels::{RESERVED, Vocabulary};
 use karpenter_ec2::labels as aws_labels;
 use karpenter_ec2::userdata::ClusterFacts;
 use karpenter_provider::node_class::{READY, Readiness, readiness};
@@ -16,10 +18,9 @@ use karpenter_provider::{
     ProviderError, Recorder, Registration, RepairPolicy, Severity, TypesError, Verdict,
 };
 
-use crate::calls::{Aws, Instance, InstanceState, PlacementGroup};
+use crate::calls::{Aws, Instance, InstanceState};
 use crate::images::Images;
-use crate::instances::{Instances, Look, capacity_type, instance_id, provider_id};
-use crate::launch::template::EFA;
+use crate::instances::{Instances, Look, capacity_type, instance_id};
 use crate::launch::{FleetBatch, Launched, Plans, reservation_labels};
 use crate::objects::{ClusterReads, claim_subject, pool_subject};
 use crate::placement_groups::PlacementGroups;
@@ -33,6 +34,8 @@ use crate::templates::Templates;
 use crate::ttl::Now;
 use crate::types::{ListError, Types};
 use crate::unavailable::Unavailable;
+
+use describe::{describe, group_labels};
 
 /// The pieces, shared by the provider and the reconcilers of this crate.
 pub struct Parts {
@@ -252,70 +255,6 @@ impl AwsProvider {
         .map(|(key, value)| (key.to_owned(), value))
         .into();
         machine
-    }
-}
-
-/// What holds of an instance whatever else is known.
-fn describe(instance: &Instance, kind: Option<&InstanceType>, class: Option<&EC2NodeClass>, bought: &str) -> Machine {
-    let mut found: BTreeMap<String, String> = BTreeMap::new();
-    let (mut capacity, mut allocatable) = (Resources::new(), Resources::new());
-    if let Some(kind) = kind {
-        let reservation_keys = [
-            aws_labels::CAPACITY_RESERVATION_ID,
-            aws_labels::CAPACITY_RESERVATION_TYPE,
-            aws_labels::CAPACITY_RESERVATION_INTERRUPTIBLE,
-        ];
-        for (key, requirement) in kind.requirements.iter().filter(|(key, _)| !reservation_keys.contains(key)) {
-            if let (false, 1, Some(value)) = (requirement.open, requirement.values.len(), requirement.values.first()) {
-                found.insert(key.to_owned(), value.to_string());
-            }
-        }
-        let real = |resources: Resources| {
-            let mut real = resources.without_zeros();
-            if instance.efa_interfaces == 0 {
-                real.0.remove(EFA);
-            }
-            real
-        };
-        (capacity, allocatable) = (real(kind.capacity.clone()), real(kind.allocatable()));
-    }
-    found.insert(ZONE.to_owned(), instance.zone.clone());
-    let subnets = class.and_then(|class| class.status.as_ref()?.subnets.as_ref());
-    let here = subnets.into_iter().flatten().find(|subnet| subnet.zone == instance.zone);
-    if let Some(zone_id) = here.and_then(|subnet| subnet.zone_id.clone()).filter(|id| !id.is_empty()) {
-        found.insert(aws_labels::ZONE_ID.to_owned(), zone_id);
-    }
-    found.insert(CAPACITY_TYPE.to_owned(), bought.to_owned());
-    let tenancy = instance.tenancy.clone().filter(|tenancy| !tenancy.is_empty());
-    found.insert(aws_labels::TENANCY.to_owned(), tenancy.unwrap_or_else(|| "default".to_owned()));
-    let tag = |key: &str| instance.tags.get(key).cloned();
-    if let Some(pool) = tag(labels::NODEPOOL) {
-        found.insert(labels::NODEPOOL.to_owned(), pool);
-    }
-    Machine {
-        provider_id: provider_id(&instance.zone, &instance.id),
-        image_id: instance.image_id.clone(),
-        labels: found,
-        annotations: BTreeMap::new(),
-        capacity,
-        allocatable,
-        instance_type: instance.instance_type.clone(),
-        zone: instance.zone.clone(),
-        capacity_type: bought.to_owned(),
-        launched_at: instance.launched_at,
-        deleting: matches!(instance.state, InstanceState::ShuttingDown | InstanceState::Terminated),
-        node_claim: tag(labels::NODECLAIM_TAG),
-        node_pool: tag(labels::NODEPOOL),
-        node_class: tag(labels::EC2_NODE_CLASS),
-        cluster: tag(labels::EKS_CLUSTER_NAME_TAG),
-    }
-}
-
-fn group_labels(machine: &mut Machine, group: &PlacementGroup, partition: Option<u32>) {
-    machine.labels.insert(aws_labels::PLACEMENT_GROUP_ID.to_owned(), group.id.clone());
-    if group.strategy == "partition" {
-        let partition = partition.map(|partition| partition.to_string()).unwrap_or_default();
-        machine.labels.insert(aws_labels::PLACEMENT_GROUP_PARTITION.to_owned(), partition);
     }
 }
 

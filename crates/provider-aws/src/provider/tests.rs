@@ -1,4 +1,5 @@
 use super::*;
+use crate::launch::template::EFA;
 use crate::testing::{Fake, at, claim, class, facts, instance, types};
 use serde_json::json;
 
