@@ -190,13 +190,9 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     fn new(world: &'a World, nodes: &'a [ExistingNode], bound: &'a Bound, terms: &mut Terms) -> Self {
-        let by_name: FxHashMap<&str, usize> = world
-            .nodes
-            .iter()
-            .enumerate()
-            .filter(|(_, n)| n.has_node)
-            .map(|(index, node)| (&*node.name, index))
-            .collect();
+        // Also nodes that are still on their way: pods that were planned for them count where they will be.
+        let by_name: FxHashMap<&str, usize> =
+            world.nodes.iter().enumerate().map(|(index, node)| (&*node.name, index)).collect();
         let mut by_look = vec![FxHashMap::default(); bound.looks.len()];
         for (node, look) in &bound.pods {
             if let Some(node) = by_name.get(&**node) {

@@ -1,6 +1,7 @@
 //! Which pods a spread counts, and where.
 
 use karpenter_core::labels::{ARCH, HOSTNAME, ZONE};
+use karpenter_core::node::Stage;
 use karpenter_core::pod::{Phase, Spread};
 use karpenter_core::selector::{Selector, SelectorExpression, SelectorOperator};
 use karpenter_testkit::express::{exists, is_in, spread};
@@ -39,10 +40,12 @@ fn pods_that_count() {
         (running().on("gone"), false, "on a node that no longer exists"),
         (running().on("unlabelled"), false, "on a node without the key"),
         (running().on("leaving").do_not_disrupt("true"), true, "staying on a node that leaves"),
+        (running().on("coming"), true, "planned for a node that is still on its way"),
         (running().daemon_of("d"), true, "a daemon"),
     ] {
         let start = two_zones().node(node("unlabelled").room("pods", "0"));
-        let start = start.node(full_node("leaving", "1").deleting()).pod(other);
+        let start = start.node(full_node("leaving", "1").deleting());
+        let start = start.node(full_node("coming", "1").of_pool("default").stage(Stage::Launched)).pod(other);
         assert_eq!(goes_to(start), if counts { "2=1" } else { "1=1" }, "{why}");
     }
 }
