@@ -56,8 +56,9 @@ async fn the_api_answers_while_it_runs() {
     let serving = Serving { child, kubeconfig: PathBuf::from(export.unwrap()) };
     let mut text = String::new();
     std::fs::File::open(&serving.kubeconfig).unwrap().read_to_string(&mut text).unwrap();
-    let config = Config::from_custom_kubeconfig(Kubeconfig::from_yaml(&text).unwrap(), &KubeConfigOptions::default());
-    let client = Client::try_from(config.await.unwrap()).unwrap();
+    let read = Kubeconfig::from_yaml(&text).unwrap();
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.unwrap();
+    let client = Client::try_from(config).unwrap();
     let get = async |path: &str| -> Value {
         client.request(http::Request::get(path).body(Vec::new()).unwrap()).await.unwrap()
     };
