@@ -169,6 +169,20 @@ impl Region {
         self.lock().names.withdraw(parameter, now);
     }
 
+    /// An instance's reservation ends; the instance goes on as on-demand.
+    pub fn end_reservation(&self, instance: &str) {
+        let mut state = self.lock();
+        let Some(record) = state.records.get_mut(instance) else { return };
+        record.instance.reservation_preference = None;
+        let (pool, id, _) = record.draws_from();
+        record.instance.capacity_reservation_id = None;
+        if let Some(taken) = id.and_then(|id| state.reserved.get_mut(&id)) {
+            *taken = taken.saturating_sub(1);
+            *state.used.entry(pool).or_default() += 1;
+        }
+        state.dirty = true;
+    }
+
     /// Puts a message about an instance into the queue.
     pub fn warn(&self, instance: &str, warning: Warning) {
         let now = self.now();

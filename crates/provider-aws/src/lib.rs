@@ -11,6 +11,7 @@
 
 pub mod batcher;
 pub mod calls;
+pub mod demotion;
 mod drift;
 pub mod errors;
 mod fnv;

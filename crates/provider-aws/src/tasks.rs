@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use karpenter_provider::ProviderError;
 
+use crate::demotion;
 use crate::interruption::Interruption;
 use crate::prices;
 use crate::provider::Parts;
@@ -104,6 +105,13 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
             async move { sweep::profiles(&parts, &client).await.map(|_| HALF_AN_HOUR) }
         }),
     ];
+    if parts.settings.ec2.reserved_capacity {
+        let (parts, client) = (of(parts), client.clone());
+        all.push(Task::new("capacityreservation.capacitytype", demotion::EVERY, move || {
+            let (parts, client) = (parts.clone(), client.clone());
+            async move { demotion::round(&parts, &client).await.map(|_| demotion::EVERY) }
+        }));
+    }
     if let Some(queue) = parts.settings.interruption_queue.as_ref().filter(|queue| !queue.is_empty()) {
         let (parts, client, queue) = (of(parts), client.clone(), Arc::new(Interruption::new(queue)));
         all.push(Task::new("interruption", Duration::ZERO, move || {

@@ -324,3 +324,42 @@ async fn types_are_resolved_once_and_anew_when_something_changed() {
     lab.provider.instance_types(&pool).await.unwrap();
     assert!(before.elapsed().is_zero());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reserved_instance_without_reservation_is_called_on_demand() {
+    // covers: AWS-CR-11, AWS-CR-12, AWS-CR-13
+    let lab = Lab::new(Options { reservations: vec![reservation("cr-1", 2)], ..quiet(1) }).await;
+    lab.ready_with(with(json!({"capacityReservationSelectorTerms": [{"id": "cr-1"}]}))).await;
+    let claims = kube::Api::<karpenter_api::NodeClaim>::all(lab.client.clone());
+    let nodes = kube::Api::<k8s_openapi::api::core::v1::Node>::all(lab.client.clone());
+    for (name, capacity) in [("kept", "reserved"), ("lost", "reserved"), ("plain", "on-demand")] {
+        let mut ask = claim(name, &[(CAPACITY, "In", &[capacity]), (TYPE, "In", &["m5.large"])]);
+        let machine = lab.provider.create(&ask).await.unwrap();
+        ask.metadata.uid = None;
+        ask.metadata.labels.get_or_insert_default().extend(machine.labels.clone());
+        let mut labels = machine.labels.clone();
+        labels.insert("karpenter.sh/registered".to_owned(), "true".to_owned());
+        let node = json!({"metadata": {"name": name, "labels": labels}, "spec": {"providerID": machine.provider_id}});
+        nodes.create(&Default::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+        let mut stored = claims.create(&Default::default(), &ask).await.unwrap();
+        let status = stored.status.get_or_insert_default();
+        (status.provider_id, status.node_name) = (Some(machine.provider_id.clone()), Some(name.to_owned()));
+        claims.replace_status(name, &Default::default(), &stored).await.unwrap();
+        if name == "lost" {
+            lab.region.end_reservation(machine.provider_id.rsplit('/').next().unwrap());
+        }
+    }
+    assert_eq!(karpenter_provider_aws::demotion::round(&lab.parts, &lab.client).await.unwrap(), 1);
+    for (name, capacity, reservation_labels) in
+        [("kept", "reserved", 3), ("lost", "on-demand", 0), ("plain", "on-demand", 0)]
+    {
+        let of_claim = claims.get(name).await.unwrap().metadata.labels.unwrap();
+        let of_node = nodes.get(name).await.unwrap().metadata.labels.unwrap();
+        for found in [of_claim, of_node] {
+            assert_eq!(found["karpenter.sh/capacity-type"], capacity, "{name}");
+            let left = found.keys().filter(|key| key.contains("capacity-reservation")).count();
+            assert_eq!(left, reservation_labels, "{name}");
+        }
+    }
+    assert_eq!(karpenter_provider_aws::demotion::round(&lab.parts, &lab.client).await.unwrap(), 0);
+}
