@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn series_have_upstreams_names_and_labels() {
-        // covers: SCH-NEW-39, SCH-ERR-13, SCH-ERR-15, SCH-ERR-16, DIS-BUDGET-10, STATE-05
+        // covers: DIS-BUDGET-10, STATE-05
         let mut registry = Registry::with_prefix("karpenter");
         let choices = Choices::register(&mut registry);
         choices.claim_created("provisioned", "p", false);

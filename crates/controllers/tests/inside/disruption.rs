@@ -268,7 +268,7 @@ async fn nothing_goes_while_a_claim_is_still_to_be_launched() {
 
 #[tokio::test(start_paused = true)]
 async fn budgets_that_cannot_be_read_keep_their_own_nodes_only() {
-    // covers: DIS-LOOP-09, DIS-BUDGET-06, DIS-CAND-07, DIS-BUDGET-08
+    // covers: DIS-LOOP-09, DIS-BUDGET-06, DIS-BUDGET-08
     let mut lab = Lab::new(1).await;
     nodes(&mut lab, 1, when_empty("0s", "100%")).await;
     let wrong = json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s",
@@ -292,7 +292,7 @@ async fn budgets_that_cannot_be_read_keep_their_own_nodes_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_be_set_apart_stays_and_the_others_go() {
-    // covers: DIS-QUEUE-05, DIS-LOOP-07
+    // covers: DIS-QUEUE-05
     let mut lab = Lab::new(1).await;
     nodes(&mut lab, 2, when_empty("0s", "100%")).await;
     lab.server.inject(Fault {

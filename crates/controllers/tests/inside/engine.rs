@@ -52,7 +52,7 @@ fn fault(path: &str, per_mille: u32, effect: Effect) -> Fault {
 
 #[tokio::test(start_paused = true)]
 async fn no_event_is_lost_when_lists_fail_and_watches_break() {
-    // covers: STATE-03, STATE-08
+    // covers: STATE-08
     for seed in 0..5 {
         let mut lab = Lab::new(seed).await;
         let mirror = Arc::new(Mirror::default());

@@ -205,7 +205,7 @@ async fn a_pool_without_types_is_skipped_and_the_others_are_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_whose_requirements_leave_nothing_says_so_once_a_minute() {
-    // covers: SCH-ERR-03, SCH-NEW-06, API-EV-03
+    // covers: SCH-ERR-03
     let mut lab = Lab::new(1).await;
     lab.node_class().await;
     let requirements = json!([{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["gigantic"]}]);

@@ -134,7 +134,7 @@ fn provider(id: &str) -> MachineId {
 
 #[test]
 fn nothing_is_decided_before_everything_was_listed_and_every_node_is_known() {
-    // covers: STATE-01, STATE-04, INV-6
+    // covers: STATE-01, STATE-03, STATE-04, INV-6
     let cluster = Cluster::unlisted();
     for kind in cluster.index.kinds() {
         assert!(!cluster.index.is_synced(), "{kind:?} is not listed yet");
