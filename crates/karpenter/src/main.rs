@@ -24,7 +24,8 @@ use bad_input::BadInput;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    // Not locked: the demo's screen is drawn by a thread of its own.
+    let mut out = io::BufWriter::new(io::stdout());
     let outcome = match Cli::parse().command {
         Command::Controller(args) => controller::run(&args, &mut out),
         Command::Demo(args) => demo::run(&args, &mut out),

@@ -1,5 +1,4 @@
 //! The demo from outside: piped it ends by itself, and kubectl's way in works while it runs.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
