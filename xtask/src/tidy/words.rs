@@ -2,8 +2,13 @@
 
 /// Folders of the machines that build this, and the word in the address of every registry mirror. Split, so that this
 /// file does not hold them.
-const BANNED: [&str; 4] =
-    [concat!("/wo", "rk/"), concat!("/tm", "p/k"), concat!("/fa", "rm"), concat!("arti", "factory")];
+const BANNED: [&str; 5] = [
+    concat!("/wo", "rk/"),
+    concat!("/tm", "p/k/"),
+    concat!("/tm", "p/w/"),
+    concat!("/fa", "rm"),
+    concat!("arti", "factory"),
+];
 
 pub(crate) fn found_in(name: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
