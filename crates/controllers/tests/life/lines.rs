@@ -1,13 +1,15 @@
 //! What the log says of a life.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::rc::Rc;
 
 use karpenter_api::labels;
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::objects::{self, CLAIMS};
@@ -28,9 +30,22 @@ impl Visit for Line {
 }
 
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<Line>>>);
+struct Lines(Rc<RefCell<Vec<Line>>>);
 
-impl Subscriber for Lines {
+thread_local! {
+    /// What this thread's test has logged. Other tests run beside it, each on its own thread.
+    static LINES: Lines = Lines::default();
+}
+
+/// One subscriber for the whole process: one that comes and goes with a test may find that another thread's test, which
+/// has none, made the process forget a line's place.
+struct ToThread;
+
+impl Subscriber for ToThread {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("karpenter") && *metadata.level() <= tracing::Level::INFO
     }
@@ -38,7 +53,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        self.0.lock().unwrap().push(line);
+        LINES.with(|lines| lines.0.borrow_mut().push(line));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -54,7 +69,7 @@ impl Subscriber for Lines {
 impl Lines {
     /// The lines with this message.
     fn saying(&self, message: &str) -> Vec<BTreeMap<String, String>> {
-        let all = self.0.lock().unwrap();
+        let all = self.0.borrow();
         all.iter().map(|line| line.0.clone()).filter(|line| line["message"] == message).collect()
     }
 }
@@ -62,8 +77,8 @@ impl Lines {
 #[tokio::test(start_paused = true)]
 async fn every_step_of_a_life_is_one_line() {
     // covers: API-LG-14, API-LG-15, API-LG-16, API-LG-18, API-LG-19, API-LG-20, API-LG-24
-    let lines = Lines::default();
-    let _guard = tracing::subscriber::set_default(lines.clone());
+    tracing::subscriber::set_global_default(ToThread).expect("this is the only test that listens");
+    let lines = LINES.with(Lines::clone);
     let stage = Stage::new().await;
     stage.cloud.plan(|plan| plan.real_cpu = Some(1));
     let spec = json!({"terminationGracePeriod": "1h", "resources": {"requests": {"cpu": "1"}}});
