@@ -10,7 +10,6 @@ pub mod budgets;
 pub mod candidate;
 mod consolidatable;
 mod cost;
-pub mod cron;
 pub mod emptiness;
 mod mark;
 pub mod pdb;

@@ -34,6 +34,8 @@ pub struct Pod {
     pub owners: Arc<[Owner]>,
     /// Names of the PersistentVolumeClaims it uses, those of generic ephemeral volumes included.
     pub claims: Arc<[Arc<str>]>,
+    /// `controller.kubernetes.io/pod-deletion-cost` as it is written.
+    pub deletion_cost: Option<Arc<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -32,6 +32,7 @@ pub fn pod(name: &str) -> PodBuilder {
         started: None,
         owners: Vec::new(),
         claims: Vec::new(),
+        deletion_cost: None,
     }
 }
 
@@ -51,10 +52,17 @@ pub struct PodBuilder {
     started: Option<Timestamp>,
     owners: Vec<Owner>,
     claims: Vec<Arc<str>>,
+    deletion_cost: Option<Arc<str>>,
 }
 
 /// What it is.
 impl PodBuilder {
+    /// `controller.kubernetes.io/pod-deletion-cost`.
+    pub fn deletion_cost(mut self, cost: &str) -> Self {
+        self.deletion_cost = Some(cost.into());
+        self
+    }
+
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = namespace.to_owned();
         self
@@ -307,6 +315,7 @@ impl PodBuilder {
             started: self.started,
             owners: self.owners.into(),
             claims: self.claims.into(),
+            deletion_cost: self.deletion_cost,
         }
     }
 }

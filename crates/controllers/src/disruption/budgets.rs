@@ -9,7 +9,7 @@ use karpenter_api::nodepool::Budget;
 use karpenter_core::labels::NODEPOOL;
 use karpenter_index::Machine;
 
-use super::cron::Schedule;
+use karpenter_disruption::cron::Schedule;
 
 /// No budget says anything.
 pub const UNLIMITED: u32 = i32::MAX as u32;

@@ -40,6 +40,7 @@ pub fn pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Pod, Refuse
         started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
         owners: owners(metadata, interner),
         claims: interner.claims(claims(spec, &name)),
+        deletion_cost: annotation(metadata, DELETION_COST),
         name,
     };
     faults.finish("Pod", metadata, reduced)
@@ -47,17 +48,19 @@ pub fn pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Pod, Refuse
 
 /// A pod with what its end depends on.
 pub fn tracked_pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<TrackedPod, Refused> {
-    let annotations = object.metadata.annotations.as_ref();
-    let cost = annotations.and_then(|all| all.get(DELETION_COST)).map(|text| text.as_str().into());
     let spec = object.spec.as_ref();
     let class = spec.and_then(|spec| spec.priority_class_name.as_deref());
     Ok(TrackedPod {
         pod: pod(object, interner)?,
         deletion: object.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         grace_seconds: spec.and_then(|spec| spec.termination_grace_period_seconds),
-        deletion_cost: cost,
+        deletion_cost: annotation(&object.metadata, DELETION_COST),
         priority_class: non_empty(class, interner),
     })
+}
+
+fn annotation(metadata: &ObjectMeta, name: &str) -> Option<Arc<str>> {
+    metadata.annotations.as_ref().and_then(|all| all.get(name)).map(|text| text.as_str().into())
 }
 
 /// What a pod made from this template would look like to the solver.

@@ -30,6 +30,7 @@ fn pod(name: &str) -> Pod {
         started: None,
         owners: Arc::from([]),
         claims: Arc::from([]),
+        deletion_cost: None,
     }
 }
 

@@ -1,0 +1,89 @@
+//! What is to be done.
+
+use std::sync::Arc;
+
+use karpenter_core::MicroUsd;
+use karpenter_core::plan::NewNode;
+
+use crate::candidate::Candidate;
+
+/// Nodes that go together, what is bought for them first, and where each pod is expected.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    pub method: Method,
+    /// Best savings ratio first.
+    pub candidates: Vec<Candidate>,
+    pub replacements: Vec<Replacement>,
+    pub moves: Vec<Move>,
+    /// Millionths of a dollar per hour: the candidates' prices less what the replacements are expected to cost. Only
+    /// drift may pay more than before.
+    pub savings: i64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replacement {
+    /// As a plan has it. Positions are those of the world the command was made from.
+    pub node: NewNode,
+    pub pool: Arc<str>,
+    /// The names of `node.instance_types`: what a later look is compared with.
+    pub instance_types: Arc<[Arc<str>]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Method {
+    Empty,
+    Drift,
+    Multi,
+    Single,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// In `World::pods`.
+    pub pod: usize,
+    pub to: Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// In `World::nodes`.
+    Node(usize),
+    /// In [`Command::replacements`].
+    Replacement(usize),
+}
+
+impl Method {
+    /// The disruption reason, as budgets and conditions name it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Empty => "Empty",
+            Self::Drift => "Drifted",
+            Self::Multi | Self::Single => "Underutilized",
+        }
+    }
+
+    /// As metrics and `plan` name it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Drift => "drift",
+            Self::Multi => "multi",
+            Self::Single => "single",
+        }
+    }
+}
+
+impl Command {
+    /// `replace` or `delete`.
+    pub fn decision(&self) -> &'static str {
+        if self.replacements.is_empty() { "delete" } else { "replace" }
+    }
+
+    pub fn price_before(&self) -> MicroUsd {
+        self.candidates.iter().map(|candidate| candidate.price).sum()
+    }
+
+    pub fn price_after(&self) -> MicroUsd {
+        self.replacements.iter().map(|replacement| replacement.node.launch.price).sum()
+    }
+}

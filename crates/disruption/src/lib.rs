@@ -1,0 +1,44 @@
+//! Which nodes should go, what takes their place, and why the others stay.
+//!
+//! ```text
+//!   Snapshot ─ candidate ─▶ candidates ─ emptiness, drift, consolidation ─▶ Proposal: commands, and a decision per node
+//!                               │                    │
+//!                            budgets       scheduling::what_if: "these nodes gone, where do their pods go?"
+//! ```
+//!
+//! Pure: the same snapshot, policy and memory give the same proposal, whatever the machine and the thread count. Nothing
+//! here writes, waits or reads a clock. Who carries commands out, and checks them again before, is somebody else.
+
+pub mod budgets;
+pub mod candidate;
+pub mod command;
+pub mod cost;
+pub mod cron;
+pub mod decision;
+pub mod emptiness;
+pub mod memory;
+mod pass;
+pub mod pods;
+pub mod snapshot;
+
+pub use candidate::{Blocked, Candidate};
+pub use command::{Command, Method, Move, Replacement, Target};
+pub use decision::{Decision, Miss, NodeDecision, Reason};
+pub use memory::Memory;
+pub use snapshot::{Budget, ConsolidationPolicy, Drifted, NodeFacts, Policy, PoolFacts, Snapshot};
+
+/// What a pass came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Proposal {
+    /// Independent of each other: each may be carried out, or not, whatever becomes of the rest.
+    pub commands: Vec<Command>,
+    /// One for every managed node, by name.
+    pub nodes: Vec<NodeDecision>,
+    /// Some candidate would have been taken but for a budget: time alone may change the answer.
+    pub held_back: bool,
+}
+
+/// One pass over the cluster.
+pub fn propose(snapshot: &Snapshot<'_>, policy: &Policy, memory: &mut Memory) -> Proposal {
+    pass::propose(snapshot, policy, memory)
+}

@@ -1,0 +1,122 @@
+//! What decisions are made from, beyond the world that placements are made from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use karpenter_core::{InstanceType, MicroUsd, World};
+
+/// A cluster at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot<'w> {
+    pub world: &'w World,
+    /// By position in `World::nodes`.
+    pub nodes: Vec<NodeFacts>,
+    /// Every managed NodePool, also static ones and those that cannot launch now.
+    pub pools: BTreeMap<Arc<str>, PoolFacts>,
+}
+
+/// What disruption wants to know of a node and its claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// A command that is under way has it.
+    pub in_queue: bool,
+    /// Chosen for a pod that is still to come.
+    pub nominated: bool,
+    /// `karpenter.sh/do-not-disrupt` is exactly `true`: on the Node once registered, on the NodeClaim before.
+    pub do_not_disrupt: bool,
+    /// The Node's `Ready` condition is `True`.
+    pub ready: bool,
+    /// The claim's `InstanceTerminating` condition is `True`.
+    pub instance_terminating: bool,
+    /// The claim's `Consolidatable` condition is `True`.
+    pub consolidatable: bool,
+    /// The end of its pool's `consolidateAfter`, counted from its last pod event, or from its initialization. Nothing
+    /// where consolidation is switched off or does not wait.
+    pub quiet_from: Option<Timestamp>,
+    /// The claim's `Drifted` condition is `True`.
+    pub drifted: Option<Drifted>,
+    /// The claim has a `terminationGracePeriod`: whatever holds the drain, it ends.
+    pub bounded_drain: bool,
+    /// Room is kept on it for virtual buffer pods.
+    pub holds_buffer: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drifted {
+    pub reason: Arc<str>,
+    pub since: Timestamp,
+}
+
+impl Default for NodeFacts {
+    /// A node that is as it should be, and has been for long enough.
+    fn default() -> Self {
+        Self {
+            in_queue: false,
+            nominated: false,
+            do_not_disrupt: false,
+            ready: true,
+            instance_terminating: false,
+            consolidatable: true,
+            quiet_from: None,
+            drifted: None,
+            bounded_drain: false,
+            holds_buffer: false,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolFacts {
+    /// Has `replicas`.
+    pub is_static: bool,
+    pub policy: ConsolidationPolicy,
+    /// Nothing for `Never`.
+    pub consolidate_after: Option<Duration>,
+    pub budgets: Vec<Budget>,
+    /// `karpenter.sh/pause-disruption`.
+    pub paused: bool,
+    /// What its node class can launch; empty while that is not known.
+    pub instance_types: Arc<[Arc<InstanceType>]>,
+    /// What all its claims cost, where that is kept.
+    pub cost: Option<MicroUsd>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsolidationPolicy {
+    WhenEmpty,
+    WhenEmptyOrUnderutilized,
+    Balanced,
+}
+
+/// One entry of `spec.disruption.budgets`, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Nothing: for every reason. An empty list: for none.
+    pub reasons: Option<Vec<String>>,
+    /// A count, or a percentage.
+    pub nodes: String,
+    pub schedule: Option<String>,
+    pub duration: Option<Duration>,
+}
+
+/// What operators set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Feature gate SpotToSpotConsolidation.
+    pub spot_to_spot: bool,
+    /// `--consolidation-threshold`: what one unit of disruption (an ordinary pod moved) must save per hour.
+    pub threshold: Option<MicroUsd>,
+    /// Voluntary disruption is stopped for all pools.
+    pub paused: bool,
+    /// How many threads may look at candidates. The answer does not depend on it.
+    pub threads: usize,
+}
+
+impl Default for Policy {
+    /// Upstream's defaults.
+    fn default() -> Self {
+        Self { spot_to_spot: false, threshold: None, paused: false, threads: 1 }
+    }
+}
