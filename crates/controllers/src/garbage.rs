@@ -30,8 +30,9 @@ const LEAK_AGE: SignedDuration = SignedDuration::from_secs(30);
 const EAGER_SWEEPS: u32 = 20;
 /// How often claims are compared with machines.
 const CLAIM_SWEEP: Duration = Duration::from_mins(2);
-/// How many claims or machines are collected at once.
-const PARALLEL: usize = 20;
+/// How many are collected at once.
+const CLAIMS_AT_ONCE: usize = 20;
+const MACHINES_AT_ONCE: usize = 100;
 
 /// Claims that may have lost their machine. Only registered ones: the others are liveness' business. The provider's list
 /// may be partial without saying so, hence the lookup of each that follows.
@@ -66,8 +67,8 @@ pub fn leak_sweep_pause(sweeps: u32) -> Duration {
 }
 
 /// All of them, a few at a time; one that fails holds up no other.
-async fn in_parallel(collections: Vec<BoxFuture<'_, Result<()>>>) -> Result<()> {
-    let results: Vec<Result<()>> = stream::iter(collections).buffer_unordered(PARALLEL).collect().await;
+async fn in_parallel(collections: Vec<BoxFuture<'_, Result<()>>>, at_once: usize) -> Result<()> {
+    let results: Vec<Result<()>> = stream::iter(collections).buffer_unordered(at_once).collect().await;
     Error::all(results.into_iter().filter_map(Result::err).collect())
 }
 
@@ -124,7 +125,7 @@ impl Reconciler for ClaimCollection {
         for claim in suspects(&claims, &machines) {
             collections.push(Self::collect(claim, context).boxed());
         }
-        in_parallel(collections).await?;
+        in_parallel(collections, CLAIMS_AT_ONCE).await?;
         Ok(Action::After(CLAIM_SWEEP))
     }
 }
@@ -182,7 +183,7 @@ impl Reconciler for MachineCollection {
         for machine in leaks(&machines, &held, context.clock.now()) {
             collections.push(Self::collect(machine, context).boxed());
         }
-        in_parallel(collections).await?;
+        in_parallel(collections, MACHINES_AT_ONCE).await?;
         let sweeps = self.sweeps.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(Action::After(leak_sweep_pause(sweeps)))
     }

@@ -170,7 +170,6 @@ mod tests {
         must(controller.reconcile(class));
         must(controller.reconcile_hash(class));
         must(crate::tagging::tag(&controller.parts, &controller.client, claim));
-        must(crate::sweep::instances(&controller.parts, &controller.client));
         must(crate::sweep::profiles(&controller.parts, &controller.client));
     }
 }

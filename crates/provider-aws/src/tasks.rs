@@ -1,7 +1,6 @@
 //! What the provider does by the clock. The runtime runs each in a loop of its own, with back-off when it fails.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -44,8 +43,7 @@ impl Task {
 pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
     let of = |parts: &Arc<Parts>| parts.clone();
     let (types, on_demand, spot, images, templates) = (of(parts), of(parts), of(parts), of(parts), of(parts));
-    let (instances, profiles) = ((of(parts), client.clone()), (of(parts), client.clone()));
-    let good_rounds = Arc::new(AtomicU32::new(0));
+    let profiles = (of(parts), client.clone());
     let mut all = vec![
         // Loaded once before the start.
         Task::new("providers.instancetype", HALF_A_DAY, move || {
@@ -64,7 +62,8 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
                 }
                 let prices = prices::on_demand(&parts.aws).await;
                 let prices = prices.map_err(|error| ProviderError::new("refreshing on-demand prices", error))?;
-                parts.types.set_on_demand_prices(prices);
+                let taken = parts.types.set_on_demand_prices(prices);
+                taken.map_err(|error| ProviderError::new("refreshing on-demand prices", error))?;
                 Ok(HALF_A_DAY)
             }
         }),
@@ -73,7 +72,8 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
             async move {
                 let prices = prices::spot(&parts.aws, (parts.now)()).await;
                 let prices = prices.map_err(|error| ProviderError::new("refreshing spot prices", error))?;
-                parts.types.set_spot_prices(prices);
+                let taken = parts.types.set_spot_prices(prices);
+                taken.map_err(|error| ProviderError::new("refreshing spot prices", error))?;
                 Ok(HALF_A_DAY)
             }
         }),
@@ -91,13 +91,6 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
             async move {
                 let swept = parts.launch_templates.sweep((parts.now)()).await;
                 swept.map(|()| TEMPLATE_SWEEP).map_err(|error| ProviderError::new("deleting launch templates", error))
-            }
-        }),
-        Task::new("nodeclaim.garbagecollection", Duration::ZERO, move || {
-            let ((parts, client), rounds) = (instances.clone(), good_rounds.clone());
-            async move {
-                sweep::instances(&parts, &client).await?;
-                Ok(sweep::interval(rounds.fetch_add(1, Ordering::Relaxed) + 1))
             }
         }),
         Task::new("instanceprofile.garbagecollection", HALF_AN_HOUR, move || {

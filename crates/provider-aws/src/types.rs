@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use karpenter_api::EC2NodeClass;
 use karpenter_core::{MicroUsd, Quantity};
+use karpenter_ec2::catalogue::refresh::NoPrices;
 use karpenter_ec2::catalogue::{PricesByZone, RegionFacts, SpotPrices, TypeFacts, ZoneNames, builtin};
 use karpenter_ec2::nodeclass::{self, NodeClassFacts, PlacementStrategy};
 use karpenter_ec2::{Circumstances, Ec2Settings, InstanceTypesError, Place, resolve};
@@ -121,26 +122,24 @@ impl Types {
         Ok(())
     }
 
-    pub fn set_on_demand_prices(&self, prices: BTreeMap<Arc<str>, MicroUsd>) {
-        self.update(|market| {
-            let _ = market.region.merge_on_demand(prices);
-        });
+    /// What a refresh does not list keeps its price; one that lists nothing is a failed one.
+    pub fn set_on_demand_prices(&self, prices: BTreeMap<Arc<str>, MicroUsd>) -> Result<(), NoPrices> {
+        self.update(|market| market.region.merge_on_demand(prices))
     }
 
-    pub fn set_spot_prices(&self, prices: PricesByZone) {
-        self.update(|market| {
-            let _ = market.region.merge_spot(prices);
-        });
+    pub fn set_spot_prices(&self, prices: PricesByZone) -> Result<(), NoPrices> {
+        self.update(|market| market.region.merge_spot(prices))
     }
 
-    fn update(&self, change: impl FnOnce(&mut Market)) {
+    fn update<T>(&self, change: impl FnOnce(&mut Market) -> T) -> T {
         let mut held = self.market.write().unwrap_or_else(PoisonError::into_inner);
         let mut next = Market::clone(&held);
-        change(&mut next);
+        let answer = change(&mut next);
         if next != **held {
             next.version += 1;
             *held = Arc::new(next);
         }
+        answer
     }
 
     /// Readers never wait for a refresh.

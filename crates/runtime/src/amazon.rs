@@ -54,12 +54,9 @@ impl Amazon {
         ]
     }
 
-    /// What it does by the clock. Instances that no claim holds are left to `instance.garbagecollection` of the roster,
-    /// which also knows what this process has launched and not stored yet.
+    /// What it does by the clock.
     pub(crate) fn tasks(&self) -> Vec<Task> {
-        let mut all = tasks(&self.parts, &self.client);
-        all.retain(|task| task.name != "nodeclaim.garbagecollection");
-        all
+        tasks(&self.parts, &self.client)
     }
 
     /// From now on events go out through the context, and reads are answered from its index.

@@ -13,10 +13,15 @@ mod master;
 mod shift;
 
 use karpenter_core::MicroUsd;
+use karpenter_core::ports::HostPort;
 
+use crate::bits::Bits;
+use crate::columns::Amounts;
 use crate::problem::Problem;
 use crate::repack::bins::Packer;
 use crate::state::{Claim, State};
+use crate::template::short_of_min_values;
+use crate::terms::SetId;
 
 /// With more nodes than this single moves no longer tell.
 const MOST_SHIFTED: usize = 200;
@@ -53,6 +58,20 @@ fn pack_anew(problem: &mut Problem<'_>, state: &State) -> Option<Vec<Claim>> {
 }
 
 impl Problem<'_> {
+    /// What a claim may become that holds so much; nothing where that is nothing, or too few for minValues.
+    fn types_for(&mut self, template: usize, set: SetId, total: &Amounts, ports: &[HostPort]) -> Option<Bits> {
+        let of = &self.templates[template];
+        let mut types: Bits = of.types.clone();
+        types.and(&self.catalogs[of.catalog].usable(set, &mut self.terms).types);
+        let of = &self.templates[template];
+        total.0.iter().for_each(|(resource, amount)| of.fit.keep(&mut types, *resource, *amount));
+        if !ports.is_empty() && !self.daemons.is_empty() {
+            types.and(&of.types_free_of(ports, &self.daemons));
+        }
+        let enough = short_of_min_values(set, &types, &self.catalogs[of.catalog], &self.terms).is_empty();
+        (!types.is_empty() && enough).then_some(types)
+    }
+
     /// What a launch of the claim would cost.
     pub(crate) fn price(&mut self, claim: &Claim) -> MicroUsd {
         let catalog = self.templates[claim.template].catalog;

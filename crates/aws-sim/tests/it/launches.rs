@@ -77,7 +77,8 @@ async fn the_cheapest_type_is_bought_and_nothing_exotic() {
     let mixed = claim("mixed", &[(CAPACITY, "In", &["on-demand", "spot"]), (TYPE, "In", &["m5.large", "m5.xlarge"])]);
     lab.parts
         .types
-        .set_spot_prices(karpenter_provider_aws::prices::spot(&lab.region.aws(), (lab.now)()).await.unwrap());
+        .set_spot_prices(karpenter_provider_aws::prices::spot(&lab.region.aws(), (lab.now)()).await.unwrap())
+        .unwrap();
     assert_eq!(lab.provider.create(&mixed).await.unwrap().capacity_type, "spot");
 }
 

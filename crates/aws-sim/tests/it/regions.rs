@@ -200,7 +200,7 @@ async fn prices_move_and_most_spot_is_cheaper() {
     assert_eq!(price(&types, "spot"), price(&types, "on-demand"), "until the first refresh");
     let fetch = || async { karpenter_provider_aws::prices::spot(&lab.region.aws(), (lab.now)()).await.unwrap() };
     let first = fetch().await;
-    lab.parts.types.set_spot_prices(first.clone());
+    lab.parts.types.set_spot_prices(first.clone()).unwrap();
     let types = lab.provider.instance_types(&pool).await.unwrap();
     assert!(price(&types, "spot") < price(&types, "on-demand"));
     tokio::time::sleep(Duration::from_secs(12 * 3600)).await;

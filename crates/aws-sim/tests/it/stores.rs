@@ -7,10 +7,9 @@ use karpenter_aws_sim::store::Store;
 use karpenter_aws_sim::{MachineEvent, Region, cloud_controller};
 use karpenter_provider::CloudProvider;
 use karpenter_provider_aws::calls::{DescribeInstances, InstanceState};
-use karpenter_provider_aws::{sweep, tagging};
+use karpenter_provider_aws::tagging;
 use kube::Api;
 use kube::api::PostParams;
-use serde_json::json;
 
 use crate::lab::{Lab, on_demand, quiet};
 
@@ -95,39 +94,6 @@ async fn pages_hold_five_hundred_and_go_when_they_are_not_needed() {
     tokio::time::sleep(Duration::from_secs(7200)).await;
     store(&lab).save(&lab.region).await.unwrap();
     assert!(pages().await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_no_claim_holds_is_swept() {
-    // covers: AWS-GC-01, AWS-GC-02, AWS-GC-04
-    let lab = Lab::new(quiet(1)).await;
-    lab.ready().await;
-    let held = lab.provider.create(&on_demand("held")).await.unwrap();
-    let orphan = lab.provider.create(&on_demand("orphan")).await.unwrap();
-    let claims = Api::<karpenter_api::NodeClaim>::all(lab.client.clone());
-    let mut claim = on_demand("held");
-    claim.metadata.uid = None;
-    let mut stored = claims.create(&PostParams::default(), &claim).await.unwrap();
-    stored.status.get_or_insert_default().provider_id = Some(held.provider_id.clone());
-    claims.replace_status("held", &PostParams::default(), &stored).await.unwrap();
-    let nodes = Api::<Node>::all(lab.client.clone());
-    let node: Node =
-        serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": {"providerID": orphan.provider_id}})).unwrap();
-    nodes.create(&PostParams::default(), &node).await.unwrap();
-    assert_eq!(sweep::instances(&lab.parts, &lab.client).await.unwrap(), 0, "too young");
-    tokio::time::sleep(Duration::from_secs(31)).await;
-    assert_eq!(sweep::instances(&lab.parts, &lab.client).await.unwrap(), 1);
-    let running: Vec<String> = lab
-        .region
-        .instances()
-        .into_iter()
-        .filter(|instance| instance.ended_at.is_none())
-        .map(|instance| instance.instance.id)
-        .collect();
-    assert_eq!(running.len(), 1);
-    assert!(held.provider_id.ends_with(&running[0]));
-    assert!(nodes.get_opt("n").await.unwrap().is_none());
-    assert_eq!(sweep::instances(&lab.parts, &lab.client).await.unwrap(), 0, "on its way out already");
 }
 
 #[tokio::test(start_paused = true)]

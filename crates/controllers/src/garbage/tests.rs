@@ -75,7 +75,7 @@ fn a_kubelet_that_reports_spares_its_claim() {
 
 #[test]
 fn machines_that_no_claim_holds_are_leaks_after_half_a_minute() {
-    // covers: LC-GC-07, CP-B2, CP-B3, CP-E13, CP-J1
+    // covers: LC-GC-07, AWS-GC-01, CP-B2, CP-B3, CP-E13, CP-J1
     let machines = [
         machine("held", 0, false),
         machine("held-by-a-deleting-claim", 0, false),
@@ -91,7 +91,7 @@ fn machines_that_no_claim_holds_are_leaks_after_half_a_minute() {
 
 #[test]
 fn leaks_are_looked_for_eagerly_after_the_start() {
-    // covers: LC-GC-07
+    // covers: LC-GC-07, AWS-GC-03
     for (sweeps, want) in [(1, 10), (20, 10), (21, 120), (1_000, 120)] {
         assert_eq!(leak_sweep_pause(sweeps), Duration::from_secs(want), "{sweeps}");
     }

@@ -443,7 +443,7 @@ async fn a_ready_node_proves_the_provider_wrong() {
 
 #[tokio::test(start_paused = true)]
 async fn machines_that_nobody_holds_are_swept() {
-    // covers: LC-GC-07, CP-J1, CP-E13, INV-1
+    // covers: LC-GC-07, AWS-GC-01, CP-J1, CP-E13, INV-1
     let stage = Stage::new().await;
     let node = occupied(&stage, objects::claim("one", json!({})), "web", 1, json!({}), json!({})).await;
     let planted = stage.cloud.plant("nobody's");

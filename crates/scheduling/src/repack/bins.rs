@@ -353,23 +353,18 @@ impl Packer {
                 ports.extend(item.ports.iter().cloned());
             }
         }
-        let of = &problem.templates[template];
-        let mut types: Bits = of.types.clone();
-        types.and(&problem.catalogs[of.catalog].usable(set, &mut problem.terms).types);
-        let of = &problem.templates[template];
-        total.0.iter().for_each(|(resource, amount)| of.fit.keep(&mut types, *resource, *amount));
-        if !ports.is_empty() && !problem.daemons.is_empty() {
-            types.and(&of.types_free_of(&ports, &problem.daemons));
-        }
+        let mut types = problem.types_for(template, set, &total, &ports)?;
         // Where the pool is limited, the claim may become nothing larger than what it was packed for.
-        for capacity in &of.capacity {
-            let smaller: Bits = types.iter().filter(|kind| capacity[*kind] <= capacity[bin.kind]).collect();
-            types.and(&smaller);
-        }
-        if types.is_empty()
-            || !short_of_min_values(set, &types, &problem.catalogs[of.catalog], &problem.terms).is_empty()
-        {
-            return None;
+        let of = &problem.templates[template];
+        if !of.capacity.is_empty() {
+            for capacity in &of.capacity {
+                let smaller: Bits = types.iter().filter(|kind| capacity[*kind] <= capacity[bin.kind]).collect();
+                types.and(&smaller);
+            }
+            let short = short_of_min_values(set, &types, &problem.catalogs[of.catalog], &problem.terms);
+            if types.is_empty() || !short.is_empty() {
+                return None;
+            }
         }
         let (reserved, min_values_relaxed) = (Default::default(), false);
         Some(Claim { template, set, types, total, pods, ports, reserved, min_values_relaxed })

@@ -10,14 +10,12 @@ use karpenter_core::labels::{CAPACITY_TYPE, ZONE};
 use karpenter_core::ports::HostPort;
 use rustc_hash::FxHashMap;
 
-use crate::bits::Bits;
 use crate::columns::Amounts;
 use crate::groups::Kind;
 use crate::problem::Problem;
 use crate::repack::fill::Company;
 use crate::repack::kinds::{self, Neighbour};
 use crate::state::{Claim, State};
-use crate::template::short_of_min_values;
 use crate::terms::SetId;
 
 /// Nodes that are tried for a pod or priced, over one pass.
@@ -56,10 +54,17 @@ fn takes_part(problem: &mut Problem<'_>, claim: &Claim) -> bool {
 
 /// A pod as others see it on their node.
 struct Guest {
-    neighbours: Arc<[Neighbour]>,
-    ports: Arc<[HostPort]>,
+    look: Look,
     /// Its requirements, with every topology domain pinned; nothing where it has to stay on its node.
     loose: Option<SetId>,
+}
+
+/// What pods of a class in one variant share.
+#[derive(Clone)]
+struct Look {
+    neighbours: Arc<[Neighbour]>,
+    ports: Arc<[HostPort]>,
+    is_loose: bool,
 }
 
 struct Shift {
@@ -71,15 +76,18 @@ struct Shift {
 
 fn guests(problem: &mut Problem<'_>, state: &State) -> FxHashMap<usize, Guest> {
     let mut guests = FxHashMap::default();
+    let mut looks: FxHashMap<(usize, usize), Look> = FxHashMap::default();
     for index in 0..state.claims.len() {
         let sets = kinds::item_sets(problem, state, index);
         for (at, &(pod, variant)) in state.claims[index].pods.iter().enumerate() {
             let class = problem.pods[pod].class;
-            let set = sets.as_ref().map(|sets| sets[at]);
-            let loose = set.filter(|_| is_loose(problem, class, variant));
-            let neighbours = kinds::neighbours(problem, class, variant);
-            let ports = problem.classes[class].ports.clone().into();
-            guests.insert(pod, Guest { neighbours, ports, loose });
+            let look = looks.entry((class, variant)).or_insert_with(|| Look {
+                neighbours: kinds::neighbours(problem, class, variant),
+                ports: problem.classes[class].ports.clone().into(),
+                is_loose: is_loose(problem, class, variant),
+            });
+            let loose = sets.as_ref().map(|sets| sets[at]).filter(|_| look.is_loose);
+            guests.insert(pod, Guest { look: look.clone(), loose });
         }
     }
     guests
@@ -187,7 +195,7 @@ impl Shift {
         let mut needed = Some(problem.templates[claim.template].base);
         for (pod, _) in &left.pods {
             let guest = self.guests.get(pod)?;
-            left.ports.extend(guest.ports.iter().cloned());
+            left.ports.extend(guest.look.ports.iter().cloned());
             left.total.add(&problem.classes[problem.pods[*pod].class].requests);
             needed = needed.zip(guest.loose).and_then(|(needed, own)| problem.terms.join(needed, own));
         }
@@ -197,7 +205,7 @@ impl Shift {
             None if leaving.iter().any(|(pod, _)| self.brings_label(problem, claim.template, *pod)) => return None,
             None => claim.set,
         };
-        left.types = types_for(problem, &left)?;
+        left.types = problem.types_for(left.template, left.set, &left.total, &left.ports)?;
         let price = problem.price(&left);
         Some((left, price))
     }
@@ -259,36 +267,23 @@ impl Shift {
             return None;
         }
         let set = problem.terms.join(host.set, guest.loose?)?;
-        if !guest.neighbours.is_empty() || !guest.ports.is_empty() {
+        let look = &guest.look;
+        if !look.neighbours.is_empty() || !look.ports.is_empty() {
             let mut company = Company::default();
             for (other, _) in &host.pods {
-                let other = self.guests.get(other)?;
+                let other = &self.guests.get(other)?.look;
                 company.add(&other.neighbours, &other.ports, 1);
             }
-            if company.room_for(&guest.neighbours, &guest.ports, problem, 1) == 0 {
+            if company.room_for(&look.neighbours, &look.ports, problem, 1) == 0 {
                 return None;
             }
         }
         let mut after = host.clone();
         after.total.add(&problem.classes[class].requests);
-        after.ports.extend(guest.ports.iter().cloned());
+        after.ports.extend(look.ports.iter().cloned());
         after.set = set;
-        after.types = types_for(problem, &after)?;
+        after.types = problem.types_for(after.template, after.set, &after.total, &after.ports)?;
         after.pods.push((pod, variant));
         Some(after)
     }
-}
-
-/// What a claim may become; nothing where that is nothing, or too few for minValues.
-fn types_for(problem: &mut Problem<'_>, claim: &Claim) -> Option<Bits> {
-    let of = &problem.templates[claim.template];
-    let mut types: Bits = of.types.clone();
-    types.and(&problem.catalogs[of.catalog].usable(claim.set, &mut problem.terms).types);
-    let of = &problem.templates[claim.template];
-    claim.total.0.iter().for_each(|(resource, amount)| of.fit.keep(&mut types, *resource, *amount));
-    if !claim.ports.is_empty() && !problem.daemons.is_empty() {
-        types.and(&of.types_free_of(&claim.ports, &problem.daemons));
-    }
-    let enough = short_of_min_values(claim.set, &types, &problem.catalogs[of.catalog], &problem.terms).is_empty();
-    (!types.is_empty() && enough).then_some(types)
 }
