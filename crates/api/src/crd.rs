@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::conversion::V1BETA1;
 use crate::kind::Kind;
-use crate::schema::schema_of;
+use crate::schema::{schema_of, v1beta1_schema_of};
 use crate::yaml;
 
 /// All definitions, in a fixed order.
@@ -33,6 +34,84 @@ pub fn crd(kind: Kind) -> Value {
             }],
         },
     })
+}
+
+/// Where an API server finds the webhook that converts between v1 and v1beta1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversionService {
+    pub name: String,
+    pub namespace: String,
+    pub port: u16,
+    /// Base64 of the PEM, if known already: the controller fills it in.
+    pub ca_bundle: Option<String>,
+}
+
+impl ConversionService {
+    /// What stands under `spec.conversion`.
+    pub fn stanza(&self, kind: Kind) -> Value {
+        let mut config = json!({"service": {
+            "name": self.name,
+            "namespace": self.namespace,
+            "path": conversion_path(kind),
+            "port": self.port,
+        }});
+        if let Some(bundle) = &self.ca_bundle {
+            config["caBundle"] = bundle.as_str().into();
+        }
+        json!({"strategy": "Webhook", "webhook": {
+            "clientConfig": config,
+            "conversionReviewVersions": ["v1", "v1beta1"],
+        }})
+    }
+}
+
+/// The webhook's path for a kind.
+pub fn conversion_path(kind: Kind) -> String {
+    format!("/conversion/{}", kind.group_version().0)
+}
+
+/// The definition with v1beta1 served beside v1, through a webhook. Kinds that v1beta1 did not have are as in [`crd`].
+pub fn convertible_crd(kind: Kind, service: &ConversionService) -> Value {
+    let mut definition = crd(kind);
+    let Some(version) = v1beta1_version(kind) else { return definition };
+    definition["spec"]["conversion"] = service.stanza(kind);
+    if let Some(versions) = definition["spec"]["versions"].as_array_mut() {
+        versions.push(version);
+    }
+    definition["spec"].as_object_mut().expect("built as an object").sort_keys();
+    definition
+}
+
+/// The entry of `spec.versions`, served and not stored.
+pub fn v1beta1_version(kind: Kind) -> Option<Value> {
+    let schema = v1beta1_schema_of(kind)?;
+    let columns: &[Column] = match kind {
+        Kind::NodePool => &[
+            column("NodeClass", ".spec.template.spec.nodeClassRef.name", "string"),
+            wide("Weight", ".spec.weight", "string"),
+        ],
+        Kind::NodeClaim => &[
+            column("Type", r".metadata.labels.node\.kubernetes\.io/instance-type", "string"),
+            column("Zone", r".metadata.labels.topology\.kubernetes\.io/zone", "string"),
+            column("Node", ".status.nodeName", "string"),
+            READY,
+            AGE,
+            wide("Capacity", r".metadata.labels.karpenter\.sh/capacity-type", "string"),
+            wide("NodePool", r".metadata.labels.karpenter\.sh/nodepool", "string"),
+            wide("NodeClass", ".spec.nodeClassRef.name", "string"),
+        ],
+        Kind::EC2NodeClass | Kind::NodeOverlay | Kind::CapacityBuffer => {
+            &[READY, AGE, wide("Role", ".spec.role", "string")]
+        }
+    };
+    Some(json!({
+        "additionalPrinterColumns": columns.iter().map(render_column).collect::<Value>(),
+        "name": V1BETA1,
+        "schema": {"openAPIV3Schema": schema.to_json()},
+        "served": true,
+        "storage": false,
+        "subresources": {"status": {}},
+    }))
 }
 
 /// The definition as a YAML document. The same definition always gives the same bytes.

@@ -3,12 +3,19 @@
 use serde_json::Value;
 
 use crate::kind::Kind;
-use crate::schema::{Schema, Shape, schema_of};
+use crate::schema::{Schema, Shape, schema_of, v1beta1_schema_of};
 
 /// Applies the defaults of the kind's CRD to a raw object, as the API server does when it reads one. A `null` where the
 /// schema wants a value counts as absent. `status` is not made up, only completed when there is one.
 pub fn apply_defaults(kind: Kind, object: &mut Value) {
     default(schema_of(kind), object);
+}
+
+/// As [`apply_defaults`], for an object of v1beta1. Kinds that v1beta1 did not have are left alone.
+pub fn apply_v1beta1_defaults(kind: Kind, object: &mut Value) {
+    if let Some(schema) = v1beta1_schema_of(kind) {
+        default(schema, object);
+    }
 }
 
 fn default(schema: &Schema, value: &mut Value) {

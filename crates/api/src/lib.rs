@@ -4,6 +4,7 @@
 //!   raw value ──apply_defaults──▶ ──validate──▶ typed object ──admission──▶ faults, all of them, by field
 //!                                                    │
 //!                                                    └──▶ drift hashes, bit for bit those of the reference
+//!   v1beta1 object ◀──conversion──▶ v1 object
 //! ```
 //!
 //! The types are deliberately plain: what Kubernetes calls a string is a `String`, also where only a few spellings are
@@ -15,6 +16,7 @@
 
 pub mod capacitybuffer;
 pub mod conditions;
+pub mod conversion;
 mod crd;
 mod defaulting;
 pub mod duration;
@@ -33,8 +35,10 @@ pub mod validation;
 mod yaml;
 
 pub use capacitybuffer::CapacityBuffer;
-pub use crd::{crd, crd_file_name, crd_yaml, crds, crds_yaml};
-pub use defaulting::apply_defaults;
+pub use crd::{
+    ConversionService, conversion_path, convertible_crd, crd, crd_file_name, crd_yaml, crds, crds_yaml, v1beta1_version,
+};
+pub use defaulting::{apply_defaults, apply_v1beta1_defaults};
 pub use duration::{GoDuration, NillableDuration};
 pub use ec2nodeclass::EC2NodeClass;
 pub use hash::{EC2NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION, ec2nodeclass_hash, nodepool_hash};
@@ -46,7 +50,7 @@ pub use nodeclaim::NodeClaim;
 pub use nodeoverlay::NodeOverlay;
 pub use nodepool::NodePool;
 pub use object::{Object, parse};
-pub use validation::{Fault, validate, validate_change, validate_create, validate_update};
+pub use validation::{Fault, validate, validate_change, validate_create, validate_update, validate_v1beta1};
 pub use yaml::to_yaml;
 
 use std::collections::BTreeMap;

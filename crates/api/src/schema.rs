@@ -13,6 +13,7 @@ mod render;
 mod restricted;
 mod rule;
 mod template;
+mod v1beta1;
 
 pub(crate) use rule::{Check, Rule};
 
@@ -37,6 +38,19 @@ pub(crate) fn schema_of(kind: Kind) -> &'static Schema {
         Kind::NodeOverlay => cached!(nodeoverlay::schema),
         Kind::CapacityBuffer => cached!(capacitybuffer::schema),
         Kind::EC2NodeClass => cached!(ec2nodeclass::schema),
+    }
+}
+
+/// The schema of the kinds that v1beta1 had.
+pub(crate) fn v1beta1_schema_of(kind: Kind) -> Option<&'static Schema> {
+    static POOL: LazyLock<Schema> = LazyLock::new(v1beta1::nodepool);
+    static CLAIM: LazyLock<Schema> = LazyLock::new(v1beta1::nodeclaim);
+    static CLASS: LazyLock<Schema> = LazyLock::new(v1beta1::ec2nodeclass);
+    match kind {
+        Kind::NodePool => Some(&POOL),
+        Kind::NodeClaim => Some(&CLAIM),
+        Kind::EC2NodeClass => Some(&CLASS),
+        Kind::NodeOverlay | Kind::CapacityBuffer => None,
     }
 }
 

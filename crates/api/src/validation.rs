@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 use crate::object::Object;
-use crate::schema::schema_of;
+use crate::schema::{schema_of, v1beta1_schema_of};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +45,16 @@ pub fn validate(kind: Kind, object: &Value) -> Vec<Fault> {
 pub fn validate_update(kind: Kind, old: &Value, new: &Value) -> Vec<Fault> {
     let mut faults = admission::create(schema_of(kind), new);
     admission::update(schema_of(kind), old, new, &mut faults);
+    faults
+}
+
+/// As [`validate`] and, with an old object, [`validate_update`], for objects of v1beta1.
+pub fn validate_v1beta1(kind: Kind, old: Option<&Value>, new: &Value) -> Vec<Fault> {
+    let Some(schema) = v1beta1_schema_of(kind) else { return Vec::new() };
+    let mut faults = admission::create(schema, new);
+    if let Some(old) = old {
+        admission::update(schema, old, new, &mut faults);
+    }
     faults
 }
 

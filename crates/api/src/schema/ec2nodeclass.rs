@@ -1,8 +1,8 @@
 //! EC2NodeClass. Its spec is not required at the top level, as in the reference.
 
-mod devices;
-mod selectors;
-mod status;
+pub(super) mod devices;
+pub(super) mod selectors;
+pub(super) mod status;
 
 use serde_json::Value;
 
@@ -119,7 +119,7 @@ fn ami_terms(spec: &Value) -> &[Value] {
     spec.get("amiSelectorTerms").map(elements).unwrap_or_default()
 }
 
-fn tags() -> Schema {
+pub(super) fn tags() -> Schema {
     map("Tags put on everything created in EC2. Keys the controller sets itself are refused.", text("")).rules([
         Rule::entry("empty tag keys aren't supported", "self.all(k, k != '')", |key, _| !key.is_empty()),
         Rule::entry(

@@ -85,37 +85,39 @@ fn disruption() -> Schema {
 }
 
 fn budgets() -> Schema {
-    let budget = object(
-        "A limit on nodes disrupted at the same time.",
-        [
-            (
-                "duration",
-                text("How long the budget is active after each hit of its schedule, in hours and minutes.")
-                    .pattern("^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"),
-            ),
-            (
-                "nodes",
-                text("How many nodes of the pool may be on their way out, as a count or a percentage.")
-                    .pattern("^((100|[0-9]{1,2})%|[0-9]+)$")
-                    .default_value(json!(DEFAULT_BUDGET_NODES)),
-            ),
-            (
-                "reasons",
-                list("The reasons the budget applies to; all when absent.", text("").one_of(&disruption_reason::ALL))
-                    .at_most(50)
-                    .merge(ListMerge::Set),
-            ),
-            (
-                "schedule",
-                text("When the budget becomes active, in cron syntax and UTC. Without one it is always active.")
-                    .pattern(
-                        r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$",
-                    ),
-            ),
-        ],
-    )
-    .require(&["nodes"]);
-    list("Limits on concurrent disruption; the lowest active one counts.", budget)
+    let [duration, nodes, schedule] = budget_fields();
+    let reasons = list("The reasons the budget applies to; all when absent.", text("").one_of(&disruption_reason::ALL))
+        .at_most(50)
+        .merge(ListMerge::Set);
+    budgets_of(object(BUDGET, [duration, nodes, ("reasons", reasons), schedule]))
+}
+
+pub(super) const BUDGET: &str = "A limit on nodes disrupted at the same time.";
+
+/// The fields of a budget that it has always had.
+pub(super) fn budget_fields() -> [(&'static str, Schema); 3] {
+    [
+        (
+            "duration",
+            text("How long the budget is active after each hit of its schedule, in hours and minutes.")
+                .pattern("^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"),
+        ),
+        (
+            "nodes",
+            text("How many nodes of the pool may be on their way out, as a count or a percentage.")
+                .pattern("^((100|[0-9]{1,2})%|[0-9]+)$")
+                .default_value(json!(DEFAULT_BUDGET_NODES)),
+        ),
+        (
+            "schedule",
+            text("When the budget becomes active, in cron syntax and UTC. Without one it is always active.")
+                .pattern(r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$"),
+        ),
+    ]
+}
+
+pub(super) fn budgets_of(budget: Schema) -> Schema {
+    list("Limits on concurrent disruption; the lowest active one counts.", budget.require(&["nodes"]))
         .at_most(50)
         .merge(ListMerge::Atomic)
         .default_value(json!([{"nodes": DEFAULT_BUDGET_NODES}]))
@@ -129,33 +131,28 @@ fn budgets() -> Schema {
 fn node_template() -> Schema {
     object(
         "The shape of the NodeClaims the pool makes. Nodes that no longer match it drift.",
-        [
-            (
-                "metadata",
-                object(
-                    "",
-                    [
-                        (
-                            "annotations",
-                            map("Annotations put on every NodeClaim and Node.", text("")).map_merge("granular"),
-                        ),
-                        (
-                            "labels",
-                            map(
-                                "Labels put on every NodeClaim and Node. They count as requirements.",
-                                text("").at_most(63).pattern(LABEL_VALUE),
-                            )
-                            .at_most(100)
-                            .map_merge("atomic")
-                            .rules(restricted::template_labels()),
-                        ),
-                    ],
-                ),
-            ),
-            ("spec", template_spec()),
-        ],
+        [("metadata", template_metadata()), ("spec", template_spec())],
     )
     .require(&["spec"])
+}
+
+pub(super) fn template_metadata() -> Schema {
+    object(
+        "",
+        [
+            ("annotations", map("Annotations put on every NodeClaim and Node.", text("")).map_merge("granular")),
+            (
+                "labels",
+                map(
+                    "Labels put on every NodeClaim and Node. They count as requirements.",
+                    text("").at_most(63).pattern(LABEL_VALUE),
+                )
+                .at_most(100)
+                .map_merge("atomic")
+                .rules(restricted::template_labels()),
+            ),
+        ],
+    )
 }
 
 fn template_spec() -> Schema {

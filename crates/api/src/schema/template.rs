@@ -65,6 +65,10 @@ pub(super) fn node_class_ref() -> Schema {
 
 /// Requirements of NodePools and NodeClaims, which differ in the keys they allow.
 pub(super) fn requirements(key_rules: impl IntoIterator<Item = Rule>) -> Schema {
+    requirements_of(key_rules, requirement_operator())
+}
+
+pub(super) fn requirements_of(key_rules: impl IntoIterator<Item = Rule>, operator: Schema) -> Schema {
     let item = object(
         "Restricts the values of one label, with an optional floor on how many must remain possible.",
         [
@@ -75,7 +79,7 @@ pub(super) fn requirements(key_rules: impl IntoIterator<Item = Rule>) -> Schema 
                     .at_least(1)
                     .at_most(50),
             ),
-            ("operator", requirement_operator()),
+            ("operator", operator),
             ("values", requirement_values()),
         ],
     )

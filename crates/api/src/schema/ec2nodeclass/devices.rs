@@ -11,7 +11,7 @@ use crate::ec2nodeclass::MetadataOptions;
 /// sizes in Ti (18Ti, 19Ti, 28Ti and so on) and admits a missing number, which then fails to parse; this one does neither.
 const VOLUME_SIZE: &str = "^((?:[1-9][0-9]{0,3}|[1-4][0-9]{4}|5[0-8][0-9]{3}|59000)Gi|(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-3][0-9]{3}|64000)G|(?:[1-9]|[1-4][0-9]|5[0-8])Ti|(?:[1-9]|[1-5][0-9]|6[0-4])T)$";
 
-pub(super) fn block_device_mappings() -> Schema {
+pub(in crate::schema) fn block_device_mappings() -> Schema {
     let mapping = object(
         "",
         [
@@ -62,7 +62,7 @@ fn ebs() -> Schema {
     ))
 }
 
-pub(super) fn connection_tracking() -> Schema {
+pub(in crate::schema) fn connection_tracking() -> Schema {
     object(
         "How long idle connections are tracked, on all interfaces that are not efa-only. Restricts to Nitro types.",
         [
@@ -78,7 +78,7 @@ pub(super) fn connection_tracking() -> Schema {
     ))
 }
 
-pub(super) fn cpu_options() -> Schema {
+pub(in crate::schema) fn cpu_options() -> Schema {
     object(
         "Processor options.",
         [(
@@ -89,7 +89,7 @@ pub(super) fn cpu_options() -> Schema {
     )
 }
 
-pub(super) fn metadata_options() -> Schema {
+pub(in crate::schema) fn metadata_options() -> Schema {
     let defaults = MetadataOptions::default();
     let switch: &[&str] = &["enabled", "disabled"];
     object(
@@ -123,7 +123,7 @@ pub(super) fn metadata_options() -> Schema {
     .default_value(json!(defaults))
 }
 
-pub(super) fn network_interfaces() -> Schema {
+pub(in crate::schema) fn network_interfaces() -> Schema {
     let interface = object(
         "A network interface of the instances.",
         [

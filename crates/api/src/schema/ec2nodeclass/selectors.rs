@@ -12,7 +12,7 @@ use super::super::rule::{elements, has};
 use super::super::template::has_any;
 use super::super::{Rule, Schema, list, map, object, text};
 
-pub(super) fn subnets() -> Schema {
+pub(in crate::schema) fn subnets() -> Schema {
     let term = object(
         "Selects subnets. The fields of a term must all match.",
         [("id", text("The subnet's id.").pattern("subnet-[0-9a-z]+")), ("tags", tags("The subnet's tags."))],
@@ -30,7 +30,7 @@ pub(super) fn subnets() -> Schema {
         ))
 }
 
-pub(super) fn security_groups() -> Schema {
+pub(in crate::schema) fn security_groups() -> Schema {
     let term = object(
         "Selects security groups. The fields of a term must all match.",
         [
@@ -72,7 +72,7 @@ pub(super) fn security_groups() -> Schema {
     ))
 }
 
-pub(super) fn capacity_reservations() -> Schema {
+pub(in crate::schema) fn capacity_reservations() -> Schema {
     let term = object(
         "Selects capacity reservations. The fields of a term must all match.",
         [
@@ -100,7 +100,7 @@ pub(super) fn capacity_reservations() -> Schema {
         ))
 }
 
-pub(super) fn placement_group() -> Schema {
+pub(in crate::schema) fn placement_group() -> Schema {
     object(
         "The placement group of every instance of the class, by name or by id.",
         [("id", text("The group's id.").pattern("^pg-[0-9a-z]+$")), ("name", text("The group's name.").at_least(1))],
@@ -115,7 +115,7 @@ pub(super) fn placement_group() -> Schema {
     }))
 }
 
-pub(super) fn amis() -> Schema {
+pub(in crate::schema) fn amis() -> Schema {
     let term = object(
         "Selects images. The fields of a term must all match.",
         [
@@ -213,12 +213,12 @@ fn not_empty(message: &'static str) -> Rule {
     Rule::whole(message, "self.size() != 0", |terms| !elements(terms).is_empty())
 }
 
-fn at_least_one(others: &[&str]) -> String {
+pub(in crate::schema) fn at_least_one(others: &[&str]) -> String {
     let others: Vec<String> = others.iter().map(|field| format!("has(x.{field})")).collect();
     format!("self.all(x, (has(x.tags) && size(x.tags) != 0) || {})", others.join(" || "))
 }
 
-fn selects_something(term: &Value, others: &[&str]) -> bool {
+pub(in crate::schema) fn selects_something(term: &Value, others: &[&str]) -> bool {
     let tagged = term.get("tags").and_then(Value::as_object).is_some_and(|tags| !tags.is_empty());
     tagged || has_any(term, others)
 }

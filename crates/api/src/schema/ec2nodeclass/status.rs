@@ -6,7 +6,7 @@ use super::super::condition::plain_conditions;
 use super::super::{ListMerge, Schema, boolean, date_time, list, object, text};
 use crate::ec2nodeclass::{DEFAULT_RESERVATION_STATE, DEFAULT_RESERVATION_TYPE};
 
-pub(super) fn status() -> Schema {
+pub(in crate::schema) fn status() -> Schema {
     object(
         "What the selectors resolved to, and whether the class can be used.",
         [
@@ -20,7 +20,7 @@ pub(super) fn status() -> Schema {
     )
 }
 
-fn ami() -> Schema {
+pub(in crate::schema) fn ami() -> Schema {
     let requirement = object(
         "Restricts the values of one label.",
         [
@@ -70,11 +70,11 @@ fn capacity_reservation() -> Schema {
     .require(&["availabilityZone", "id", "instanceMatchCriteria", "instanceType", "ownerID"])
 }
 
-fn security_group() -> Schema {
+pub(in crate::schema) fn security_group() -> Schema {
     object("A security group.", [("id", text("The group's id.")), ("name", text("The group's name."))]).require(&["id"])
 }
 
-fn subnet() -> Schema {
+pub(in crate::schema) fn subnet() -> Schema {
     object(
         "A subnet.",
         [
