@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions of the chart, one file for each kind.
+//! The CustomResourceDefinitions of the charts, one file for each kind.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,36 +8,43 @@ use karpenter_api::{Kind, crd_file_name, crd_yaml};
 
 use crate::workspace;
 
-fn folder() -> PathBuf {
-    workspace::root().join("charts/karpenter-crd/templates")
+mod template;
+
+/// The folders and what belongs into each: plain definitions for the chart that installs them once, templates for the one
+/// that upgrades them.
+fn folders() -> [(PathBuf, BTreeMap<String, String>); 2] {
+    let charts = workspace::root().join("charts");
+    let plain = |kind| (crd_file_name(kind), crd_yaml(kind));
+    let template = |kind| (crd_file_name(kind), template::of(kind.group_version().0, &crd_yaml(kind)));
+    [
+        (charts.join("karpenter/crds"), Kind::ALL.into_iter().map(plain).collect()),
+        (charts.join("karpenter-crd/templates"), Kind::ALL.into_iter().map(template).collect()),
+    ]
 }
 
 pub(crate) fn make() -> anyhow::Result<()> {
-    let folder = folder();
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let wanted = generated();
-    for name in found(&folder)?.keys().filter(|name| !wanted.contains_key(*name)) {
-        let path = folder.join(name);
-        std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    for (folder, wanted) in folders() {
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        for name in found(&folder)?.keys().filter(|name| !wanted.contains_key(*name)) {
+            let path = folder.join(name);
+            std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        for (name, text) in &wanted {
+            let path = folder.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        println!("wrote {} files to {}", wanted.len(), folder.display());
     }
-    for (name, text) in &wanted {
-        let path = folder.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    println!("wrote {} files to {}", wanted.len(), folder.display());
     Ok(())
 }
 
 pub(crate) fn check() -> anyhow::Result<()> {
-    let folder = folder();
-    let stale = differences(&generated(), &found(&folder)?);
-    ensure!(stale.is_empty(), "{}: run `cargo xtask crds`: {}", folder.display(), stale.join(", "));
-    println!("{} is up to date", folder.display());
+    for (folder, wanted) in folders() {
+        let stale = differences(&wanted, &found(&folder)?);
+        ensure!(stale.is_empty(), "{}: run `cargo xtask crds`: {}", folder.display(), stale.join(", "));
+        println!("{} is up to date", folder.display());
+    }
     Ok(())
-}
-
-fn generated() -> BTreeMap<String, String> {
-    Kind::ALL.into_iter().map(|kind| (crd_file_name(kind), crd_yaml(kind))).collect()
 }
 
 /// Everything in the folder: a definition of a kind that is no more is as stale as one with an old field.
@@ -64,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chart_has_the_definitions_of_the_program() {
+    fn the_charts_have_the_definitions_of_the_program() {
         check().unwrap();
     }
 

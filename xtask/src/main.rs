@@ -18,7 +18,7 @@ struct Arguments {
 enum Task {
     /// Make crates/ec2/data/catalogue.txt anew from packages on the registries (needs the network, pip and go)
     Catalogue,
-    /// Write the CustomResourceDefinitions of charts/karpenter-crd anew
+    /// Write the CustomResourceDefinitions of the charts anew
     Crds,
     /// Fail if a generated file is not what its generator would write, as far as that can be told offline
     Check,

@@ -1,0 +1,1 @@
+//! What five teams do with it, as they wrote it down.
