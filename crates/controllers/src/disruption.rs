@@ -8,8 +8,10 @@
 
 pub mod budgets;
 pub mod candidate;
+mod claim_conditions;
 mod consolidatable;
 mod cost;
+pub mod drifted;
 pub mod emptiness;
 mod mark;
 pub mod pdb;
@@ -37,7 +39,7 @@ use budgets::Allowance;
 use candidate::{Blocked, Candidate, Offering, Seen};
 use emptiness::Interest;
 
-pub use consolidatable::Consolidatable;
+pub use claim_conditions::ClaimConditions;
 pub use cost::eviction_cost;
 pub use podevents::PodEvents;
 pub use queue::{Commands, Queue};
@@ -65,7 +67,7 @@ pub fn reconcilers() -> Vec<Arc<dyn Reconciler>> {
     vec![
         Arc::new(Disruption { commands: commands.clone(), rest: Mutex::default() }),
         Arc::new(Queue { commands }),
-        Arc::new(Consolidatable),
+        Arc::new(ClaimConditions::default()),
         Arc::new(PodEvents),
     ]
 }

@@ -4,6 +4,8 @@
 
 #[path = "inside/disruption.rs"]
 mod disruption;
+#[path = "inside/drift.rs"]
+mod drift;
 #[path = "inside/engine.rs"]
 mod engine;
 #[path = "inside/lab.rs"]

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use karpenter_api::{EC2NodeClass, NodeClaim, labels};
 use karpenter_core::labels::INSTANCE_TYPE;
 use karpenter_ec2::{images, labels as aws_labels};
-use karpenter_provider::ProviderError;
+use karpenter_provider::{GetError, ProviderError};
 
-use crate::calls::Instance;
+use crate::calls::{AwsError, Instance};
 use crate::instances::{Look, instance_id};
 use crate::launch::template::status_images;
 use crate::provider::{AwsProvider, bad_id};
 
 impl AwsProvider {
     /// The first reason there is. Nothing can be said while the pool or its class is missing.
-    pub(crate) async fn drift(&self, claim: &NodeClaim) -> Result<Option<&'static str>, ProviderError> {
+    pub(crate) async fn drift(&self, claim: &NodeClaim) -> Result<Option<&'static str>, GetError> {
         let failed = |what: &'static str| move |error| ProviderError::new(what, error);
         let claim_labels = claim.metadata.labels.clone().unwrap_or_default();
         let Some(pool_name) = claim_labels.get(labels::NODEPOOL) else { return Ok(None) };
@@ -35,7 +35,10 @@ impl AwsProvider {
         }
         let told = claim.status.as_ref().and_then(|status| status.provider_id.clone()).unwrap_or_default();
         let id = instance_id(&told).ok_or_else(|| ProviderError::new("getting instance ID", bad_id(&told)))?;
-        let describing = |error| ProviderError::new("describing the instance", error);
+        let describing = |error: AwsError| match error.is_not_found() {
+            true => GetError::NotFound { provider_id: told.clone() },
+            false => GetError::Other(ProviderError::new("describing the instance", error)),
+        };
         let instance = self.parts.instances.get(id, Look::Cached).await.map_err(describing)?;
         if let Some(reason) = network_drift(&instance, &class)? {
             return Ok(Some(reason));

@@ -377,7 +377,7 @@ impl CloudProvider for AwsProvider {
         self.parts.class_types(&class).map_err(|error| TypesError::NotResolved { message: error.to_string() })
     }
 
-    async fn is_drifted(&self, claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
+    async fn is_drifted(&self, claim: &NodeClaim) -> Result<Option<String>, GetError> {
         self.drift(claim).await.map(|reason| reason.map(str::to_owned))
     }
 

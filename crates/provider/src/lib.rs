@@ -70,7 +70,8 @@ pub trait CloudProvider: Send + Sync {
     async fn instance_types(&self, pool: &NodePool) -> Result<InstanceTypes, TypesError>;
 
     /// Why the claim's machine is no longer what its node class asks for, in the provider's own words.
-    async fn is_drifted(&self, claim: &NodeClaim) -> Result<Option<String>, ProviderError>;
+    /// [`GetError::NotFound`]: there is no machine any more to say it of.
+    async fn is_drifted(&self, claim: &NodeClaim) -> Result<Option<String>, GetError>;
 
     /// Node conditions that mean a machine should be replaced, and for how long they are borne.
     fn repair_policies(&self) -> Vec<RepairPolicy>;

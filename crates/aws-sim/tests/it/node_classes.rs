@@ -306,7 +306,8 @@ async fn drift_is_found_in_its_order() {
     assert_eq!(drift(&other_image).await.unwrap().as_deref(), Some("AMIDrift"));
     let mut no_instance = claim.clone();
     no_instance.status.as_mut().unwrap().provider_id = Some("aws:///us-east-1a/i-99999999999999999".to_owned());
-    assert!(drift(&no_instance).await.is_err());
+    let lost = drift(&no_instance).await;
+    assert!(matches!(lost, Err(karpenter_provider::GetError::NotFound { .. })), "{lost:?}");
     let mut no_pool = claim.clone();
     no_pool.metadata.labels.as_mut().unwrap().remove("karpenter.sh/nodepool");
     assert_eq!(drift(&no_pool).await.unwrap(), None);

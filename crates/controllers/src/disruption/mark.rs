@@ -9,7 +9,7 @@ use karpenter_api::conditions;
 use karpenter_api::labels::DISRUPTED_TAINT;
 use serde_json::json;
 
-use super::consolidatable::version;
+use super::claim_conditions::version;
 use crate::context::Context;
 use crate::error::{Result, unless_gone};
 use crate::write::locked;

@@ -1,6 +1,6 @@
 //! A cloud that sells two sizes of machine in two zones. What is bought boots in the embedded cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use karpenter_provider::{
     CloudProvider, DeleteError, GetError, InstanceTypes, LaunchError, Machine, NodeClassKind, ProviderError,
     RepairPolicy, TypesError,
 };
+
+use tokio::time::Instant;
 
 pub(crate) const KIND: NodeClassKind =
     NodeClassKind { group: "karpenter.k8s.aws", version: "v1", kind: "EC2NodeClass", plural: "ec2nodeclasses" };
@@ -39,6 +41,22 @@ struct State {
     asking: u32,
     most_asking: u32,
     slow: Duration,
+    /// What the shop says of every machine it sold, or that it cannot say.
+    drift: Option<Saying>,
+    /// Types that nobody knows any more.
+    discontinued: BTreeSet<String>,
+    /// Types that cannot be bought now.
+    sold_out: BTreeSet<String>,
+    /// When a launch was tried, and for which type first.
+    attempts: Vec<(Instant, String)>,
+}
+
+/// An answer about drift.
+#[derive(Clone, Debug)]
+pub(crate) enum Saying {
+    Drifted(&'static str),
+    NotFound,
+    Failure,
 }
 
 impl Shop {
@@ -60,6 +78,30 @@ impl Shop {
     /// Nothing is sold until it opens again.
     pub(crate) fn close(&self) {
         self.state.lock().unwrap().closed = true;
+    }
+
+    /// What is said of drift from now on; nothing is none.
+    pub(crate) fn say(&self, drift: Option<Saying>) {
+        self.state.lock().unwrap().drift = drift;
+    }
+
+    /// Nobody can buy the type until it is `back` in stock.
+    pub(crate) fn sell_out(&self, kind: &str, back: bool) {
+        let mut state = self.state.lock().unwrap();
+        match back {
+            true => state.sold_out.remove(kind),
+            false => state.sold_out.insert(kind.to_owned()),
+        };
+    }
+
+    /// When launches were tried, and for which types.
+    pub(crate) fn attempts(&self) -> Vec<(Instant, String)> {
+        self.state.lock().unwrap().attempts.clone()
+    }
+
+    /// A type disappears from the list, as if it had never been sold.
+    pub(crate) fn discontinue(&self, kind: &str) {
+        self.state.lock().unwrap().discontinued.insert(kind.to_owned());
     }
 
     /// How often instance types were asked for, and how many asked at once at most.
@@ -87,6 +129,12 @@ impl Shop {
             Some(found.values().to_vec())
         };
         let wanted = values(INSTANCE_TYPE).unwrap();
+        state.attempts.push((Instant::now(), wanted.join(",")));
+        let in_stock = |name: &String| !state.sold_out.contains(name);
+        let wanted: Vec<String> = wanted.into_iter().filter(in_stock).collect();
+        if wanted.is_empty() {
+            return Err(LaunchError::InsufficientCapacity { message: "sold out".into() });
+        }
         let zones = values(ZONE);
         let kind = self.types.iter().find(|kind| wanted.iter().any(|name| **name == *kind.name)).unwrap();
         let zone = zones.and_then(|zones| zones.first().cloned()).unwrap_or_else(|| "a".into());
@@ -152,17 +200,39 @@ impl CloudProvider for Shop {
         match pool.metadata.name.as_deref() {
             Some("broken") => Err(TypesError::NotResolved { message: "no price list".into() }),
             Some("sold-out") => Ok(Arc::from([])),
-            _ => Ok(self.types.clone()),
+            _ => {
+                let state = self.state.lock().unwrap();
+                let known = self.types.iter().filter(|kind| !state.discontinued.contains(&*kind.name));
+                Ok(known.map(|kind| stocked(kind, !state.sold_out.contains(&*kind.name))).collect())
+            }
         }
     }
 
-    async fn is_drifted(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
-        Ok(None)
+    async fn is_drifted(&self, claim: &NodeClaim) -> Result<Option<String>, GetError> {
+        let provider_id = claim.status.as_ref().and_then(|status| status.provider_id.clone()).unwrap_or_default();
+        match self.state.lock().unwrap().drift {
+            None => Ok(None),
+            Some(Saying::Drifted(reason)) => Ok(Some(reason.to_owned())),
+            Some(Saying::NotFound) => Err(GetError::NotFound { provider_id }),
+            Some(Saying::Failure) => Err(ProviderError::new("asking", "no answer").into()),
+        }
     }
 
     fn repair_policies(&self) -> Vec<RepairPolicy> {
         Vec::new()
     }
+}
+
+/// The type as it can or cannot be bought now.
+fn stocked(kind: &Arc<InstanceType>, available: bool) -> Arc<InstanceType> {
+    if available {
+        return kind.clone();
+    }
+    let mut kind = InstanceType::clone(kind);
+    for offering in &mut kind.offerings {
+        offering.available = false;
+    }
+    Arc::new(kind)
 }
 
 fn instance_type((name, cpu, memory, price): (&str, &str, &str, u64)) -> Arc<InstanceType> {

@@ -282,7 +282,7 @@ impl CloudProvider for Cloud {
         Ok(Arc::from([]))
     }
 
-    async fn is_drifted(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
+    async fn is_drifted(&self, _claim: &NodeClaim) -> Result<Option<String>, GetError> {
         Ok(None)
     }
 

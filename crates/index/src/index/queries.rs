@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::Resources;
+use karpenter_core::labels::Vocabulary;
 use karpenter_core::storage::{Volume, VolumeClaim};
 use karpenter_core::world::DisruptionBudget;
 
@@ -35,6 +36,11 @@ impl Index {
     /// As [`Index::is_managed`], for pools.
     pub fn is_managed_pool(&self, pool: &NodePool) -> bool {
         self.state().options.node_class.is_kind_of(&pool.spec.template.spec.node_class_ref)
+    }
+
+    /// Which keys mean something to us.
+    pub fn vocabulary(&self) -> Arc<Vocabulary> {
+        self.state().options.vocabulary.clone()
     }
 
     pub fn node(&self, name: &str) -> Option<Arc<Node>> {

@@ -1,0 +1,175 @@
+//! What a claim says of itself that disruption acts on: `Drifted` and `Consolidatable`.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use karpenter_api::conditions::{self, Status};
+use karpenter_api::{NodeClaim, NodePool};
+use karpenter_core::labels::NODEPOOL;
+use karpenter_index::{Change, Key, What};
+use karpenter_provider::GetError;
+use serde_json::json;
+
+use super::consolidatable::{self, Verdict};
+use super::drifted;
+use crate::clock::until;
+use crate::context::Context;
+use crate::error::{Error, Result, unless_gone};
+use crate::reconciler::{Action, Reconciler};
+use crate::write::locked;
+
+/// Drift that no watched object tells of is found in this time.
+const RECHECK: Duration = Duration::from_mins(5);
+
+/// Keyed by NodeClaim.
+#[derive(Debug, Default)]
+pub struct ClaimConditions {
+    /// When a claim's instance type was last found, by the claim's uid. Only successes are remembered.
+    types_found: Mutex<BTreeMap<String, Timestamp>>,
+}
+
+/// What was found out about drift.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Drift {
+    Not,
+    For(String),
+    /// The machine is gone: what was said of it last stands.
+    Unknown,
+}
+
+#[async_trait]
+impl Reconciler for ClaimConditions {
+    fn name(&self) -> &'static str {
+        "nodeclaim.disruption"
+    }
+
+    fn wake(&self, change: &Change, context: &Context) -> Vec<Key> {
+        let of_pool = |name: &str| -> Vec<Key> {
+            let claims = context.index.node_claims().into_iter();
+            claims.filter(|claim| pool_of(claim) == Some(name)).map(|claim| Key::of(&claim.metadata)).collect()
+        };
+        match &change.what {
+            What::NodeClaim(pair) => {
+                if let (Some(old), None) = (&pair.old, &pair.new) {
+                    self.types_found().remove(old.metadata.uid.as_deref().unwrap_or_default());
+                }
+                pair.new.iter().map(|_| change.key.clone()).collect()
+            }
+            What::NodePool(pair) if pair.new.is_some() => of_pool(&change.key.name),
+            What::Pod(pair) => {
+                let node = pair.latest().and_then(|pod| pod.pod.node.clone());
+                let claims = node.and_then(|name| context.index.node(&name));
+                let claims = claims.map(|node| context.index.claims_of_node(&node)).unwrap_or_default();
+                claims.iter().map(|claim| Key::of(&claim.metadata)).collect()
+            }
+            What::NodeClass(pair) if pair.new.is_some() => {
+                let claims = context.index.node_claims().into_iter();
+                let of_class = claims.filter(|claim| claim.spec.node_class_ref.name == *change.key.name);
+                of_class.map(|claim| Key::of(&claim.metadata)).collect()
+            }
+            What::NodePool(_) | What::NodeClass(_) | What::Node(_) | What::Other => Vec::new(),
+        }
+    }
+
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
+        let Some((claim, pool)) = observe(key, context) else { return Ok(Action::Done) };
+        let drift = self.drift(&claim, &pool, context).await;
+        // Asking the provider may have taken a while.
+        let Some((claim, pool)) = observe(key, context) else { return Ok(Action::Done) };
+        let now = context.clock.now();
+        let quiet = consolidatable::verdict(&claim, &pool, now);
+        if let Some(changed) = changed(&claim, &drift, quiet, now) {
+            let conditions = changed.status.as_ref().and_then(|status| status.conditions.as_ref());
+            let patch = locked(json!({"status": {"conditions": conditions}}), version(&claim));
+            unless_gone(context.merge_status::<NodeClaim>(&key.name, &patch).await)?;
+        }
+        drift?;
+        let again = if drifted::is_launched(&claim) { Action::After(RECHECK) } else { Action::Done };
+        Ok(again.sooner(match quiet {
+            Verdict::RemoveUntil(at) => Action::After(until(now, at)),
+            Verdict::Set | Verdict::Remove => Action::Done,
+        }))
+    }
+}
+
+impl ClaimConditions {
+    /// The checks in their order; the cheap ones first.
+    async fn drift(&self, claim: &NodeClaim, pool: &NodePool, context: &Context) -> Result<Drift> {
+        if !drifted::is_launched(claim) {
+            return Ok(Drift::Not);
+        }
+        let words = context.index.vocabulary();
+        if let Some(reason) = drifted::from_pool(claim, pool, &words).map_err(Error::other)? {
+            return Ok(Drift::For(reason.to_owned()));
+        }
+        let (uid, now) = (claim.metadata.uid.clone().unwrap_or_default(), context.clock.now());
+        let found = self.types_found().get(&uid).copied();
+        if drifted::is_type_check_due(claim, found, now) {
+            let types = context.provider.instance_types(pool).await;
+            let types = types.map_err(|error| failed(&error))?;
+            if !drifted::is_type_known(claim, &types, &words) {
+                return Ok(Drift::For(drifted::INSTANCE_TYPE_NOT_FOUND.to_owned()));
+            }
+            self.types_found().insert(uid, now);
+        }
+        match context.provider.is_drifted(claim).await {
+            Ok(None) => Ok(Drift::Not),
+            Ok(Some(reason)) => Ok(Drift::For(reason)),
+            Err(GetError::NotFound { .. }) => Ok(Drift::Unknown),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    fn types_found(&self) -> MutexGuard<'_, BTreeMap<String, Timestamp>> {
+        self.types_found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed(error: &dyn std::error::Error) -> Error {
+    Error::other(format!("getting drift, {}", karpenter_provider::chain(error)))
+}
+
+/// A claim that conditions are kept on, and its pool.
+fn observe(key: &Key, context: &Context) -> Option<(std::sync::Arc<NodeClaim>, std::sync::Arc<NodePool>)> {
+    let claim = context.index.node_claim(&key.name)?;
+    if claim.metadata.deletion_timestamp.is_some() || !context.index.is_managed(&claim) {
+        return None;
+    }
+    let pool = context.index.node_pool(pool_of(&claim)?)?;
+    Some((claim, pool))
+}
+
+/// The claim with its conditions as they should be, if they are not.
+fn changed(claim: &NodeClaim, drift: &Result<Drift>, quiet: Verdict, now: Timestamp) -> Option<NodeClaim> {
+    let mut changed = claim.clone();
+    let mut conditions = changed.conditions_at(now);
+    let mut differs = match drift {
+        Ok(Drift::For(reason)) => {
+            if conditions.status(conditions::DRIFTED) != Status::True {
+                tracing::debug!(claim = claim.metadata.name.as_deref(), reason, "marking drifted");
+            }
+            conditions.set_true_because(conditions::DRIFTED, reason, reason)
+        }
+        Ok(Drift::Not) => conditions.clear(conditions::DRIFTED),
+        Ok(Drift::Unknown) | Err(_) => false,
+    };
+    differs |= match quiet {
+        Verdict::Set => {
+            conditions.status(conditions::CONSOLIDATABLE) != Status::True
+                && conditions.set_true(conditions::CONSOLIDATABLE)
+        }
+        Verdict::Remove | Verdict::RemoveUntil(_) => conditions.clear(conditions::CONSOLIDATABLE),
+    };
+    differs.then_some(changed)
+}
+
+pub(super) fn version(claim: &NodeClaim) -> Option<&str> {
+    claim.metadata.resource_version.as_deref()
+}
+
+pub(super) fn pool_of(claim: &NodeClaim) -> Option<&str> {
+    claim.metadata.labels.as_ref()?.get(NODEPOOL).map(String::as_str)
+}
