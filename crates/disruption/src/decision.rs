@@ -108,6 +108,10 @@ pub enum Reason {
         savings: MicroUsd,
         priced_at: MicroUsd,
     },
+    /// It could go alone, but not together with the commands of this pass.
+    NotWithOthers {
+        savings: MicroUsd,
+    },
     /// A command of this pass moves pods onto it.
     ReceivesPods {
         command: usize,

@@ -9,17 +9,24 @@
 //! Pure: the same snapshot, policy and memory give the same proposal, whatever the machine and the thread count. Nothing
 //! here writes, waits or reads a clock. Who carries commands out, and checks them again before, is somebody else.
 
+pub mod balanced;
 pub mod budgets;
 pub mod candidate;
 pub mod command;
 pub mod cost;
 pub mod cron;
 pub mod decision;
+pub mod drift;
 pub mod emptiness;
 pub mod memory;
+mod miss;
 mod pass;
 pub mod pods;
+mod rules;
+mod search;
 pub mod snapshot;
+mod trial;
+mod words;
 
 pub use candidate::{Blocked, Candidate};
 pub use command::{Command, Method, Move, Replacement, Target};

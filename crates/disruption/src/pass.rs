@@ -3,64 +3,275 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use karpenter_scheduling::what_if::WhatIf;
+
+use crate::balanced;
 use crate::budgets::{self, Allowance};
 use crate::candidate::{self, Candidate, Class, Cluster};
-use crate::command::{Command, Method};
+use crate::command::{Command, Method, Move, Target};
 use crate::decision::{Decision, NodeDecision, Reason};
 use crate::memory::Memory;
+use crate::rules::{self, Rules};
+use crate::search::{Found, Search};
 use crate::snapshot::{Policy, Snapshot};
-use crate::{Proposal, emptiness};
+use crate::{Proposal, drift, emptiness, miss};
+
+/// With more nodes than this, empty ones always go first.
+const MOST_FOR_KEEPING_EMPTY: usize = 400;
 
 pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy, _memory: &mut Memory) -> Proposal {
     let mut cluster = Cluster::new(snapshot);
-    let mut nodes = BTreeMap::new();
-    let mut empty = Vec::new();
-    for (index, node) in snapshot.world.nodes.iter().enumerate().filter(|(_, node)| node.is_managed()) {
+    let mut pass = Pass::new(&mut cluster, policy);
+    let rules = Rules { snapshot, policy, totals: balanced::totals(&cluster, &pass.candidates) };
+    let movable = pass.movable();
+    let mut what_if = WhatIf::new(snapshot.world, &movable);
+    pass.drift(&rules, &mut what_if);
+    pass.consolidate(&rules, &mut what_if);
+    pass.finish(policy)
+}
+
+struct Pass {
+    /// Every node that may be disrupted gracefully.
+    candidates: Vec<Candidate>,
+    empty: Vec<Candidate>,
+    drifted: Vec<Candidate>,
+    underutilized: Vec<Candidate>,
+    allowances: BTreeMap<&'static str, BTreeMap<Arc<str>, Allowance>>,
+    nodes: BTreeMap<Arc<str>, NodeDecision>,
+    commands: Vec<Command>,
+    held_back: bool,
+}
+
+impl Pass {
+    fn new(cluster: &mut Cluster<'_, '_>, policy: &Policy) -> Self {
+        let snapshot = cluster.snapshot;
+        let allowances = [Method::Empty, Method::Drift, Method::Multi].map(Method::reason);
+        let allowances = allowances.map(|reason| (reason, budgets::allowances(snapshot, reason)));
+        let mut pass = Self {
+            candidates: Vec::new(),
+            empty: Vec::new(),
+            drifted: Vec::new(),
+            underutilized: Vec::new(),
+            allowances: allowances.into(),
+            nodes: BTreeMap::new(),
+            commands: Vec::new(),
+            held_back: false,
+        };
+        for (index, node) in snapshot.world.nodes.iter().enumerate().filter(|(_, node)| node.is_managed()) {
+            let reasons = pass.sort_in(cluster, policy, index);
+            let price = cluster.price(&node.labels);
+            let (name, decision) = (node.name.clone(), Decision::Keep);
+            let decision = NodeDecision { node: index, name, price, decision, reasons, nearest_miss: None };
+            pass.nodes.insert(node.name.clone(), decision);
+        }
+        candidate::sort(&mut pass.underutilized);
+        drift::sort(&mut pass.drifted, snapshot);
+        pass
+    }
+
+    /// Files a node under the methods that look at it; answers why others do not.
+    fn sort_in(&mut self, cluster: &mut Cluster<'_, '_>, policy: &Policy, index: usize) -> Vec<Reason> {
+        let snapshot = cluster.snapshot;
         let mut reasons = Vec::new();
-        let candidate = cluster.candidate(index, Class::Graceful);
-        match candidate {
-            Err(why) => reasons.push(Reason::Blocked(why)),
-            Ok(candidate) => match emptiness::judge(&candidate, snapshot, policy) {
-                emptiness::Interest::Yes => empty.push(candidate),
-                emptiness::Interest::No(why) => reasons.extend(why),
-            },
+        if snapshot.nodes[index].drifted.is_some()
+            && let Ok(candidate) = cluster.candidate(index, Class::Eventual)
+            && drift::looks_at(&candidate, snapshot, policy)
+        {
+            self.drifted.push(candidate);
         }
-        let price = cluster.price(&node.labels);
-        let (name, decision) = (node.name.clone(), Decision::Keep);
-        nodes.insert(
-            node.name.clone(),
-            NodeDecision { node: index, name, price, decision, reasons, nearest_miss: None },
-        );
+        let candidate = match cluster.candidate(index, Class::Graceful) {
+            Ok(candidate) => candidate,
+            Err(why) => return vec![Reason::Blocked(why)],
+        };
+        self.candidates.push(candidate.clone());
+        match emptiness::judge(&candidate, snapshot, policy) {
+            emptiness::Interest::Yes => {
+                self.empty.push(candidate);
+                return reasons;
+            }
+            emptiness::Interest::No(why) => reasons.extend(why),
+        }
+        match rules::consolidatable(cluster, policy, &candidate) {
+            Ok(()) => self.underutilized.push(candidate),
+            Err(why) => reasons.extend(why),
+        }
+        reasons.dedup();
+        reasons
     }
-    let allowances = budgets::allowances(snapshot, Method::Empty.reason());
-    let (chosen, held_back) = within(empty, &allowances);
-    let mut proposal = Proposal { commands: Vec::new(), nodes: Vec::new(), held_back: !held_back.is_empty() };
-    for candidate in held_back {
-        let of = allowances.get(&candidate.pool).copied();
+
+    fn movable(&self) -> Vec<usize> {
+        let all = self.underutilized.iter().chain(&self.drifted);
+        let mut pods: Vec<usize> = all.flat_map(|candidate| candidate.pods.iter().copied()).collect();
+        pods.sort_unstable();
+        pods.dedup();
+        pods
+    }
+
+    fn left(&self, reason: &str) -> BTreeMap<Arc<str>, u32> {
+        self.allowances[reason].iter().map(|(pool, allowance)| (pool.clone(), allowance.left())).collect()
+    }
+
+    fn order(&mut self, command: Command) {
+        let number = self.commands.len();
+        for candidate in &command.candidates {
+            if let Some(node) = self.nodes.get_mut(&candidate.name) {
+                node.decision = Decision::Disrupt { command: number };
+                node.reasons.clear();
+            }
+        }
+        self.commands.push(command);
+    }
+
+    fn is_taken(&self, candidate: &Candidate) -> bool {
+        self.nodes.get(&candidate.name).is_some_and(|node| node.decision != Decision::Keep)
+    }
+
+    fn held_by_budget(&mut self, candidate: &Candidate, reason: &'static str) {
+        let of = self.allowances[reason].get(&candidate.pool);
         let (allowed, consumed) = of.map_or((0, 0), |of| (of.allowed, of.consumed));
-        let reason = Reason::Budget { pool: candidate.pool, reason: Method::Empty.reason(), allowed, consumed };
-        nodes.entry(candidate.name).and_modify(|node| node.reasons.push(reason));
+        self.held_back = true;
+        self.keep(candidate, Reason::Budget { pool: candidate.pool.clone(), reason, allowed, consumed });
     }
-    if !chosen.is_empty() {
-        for candidate in &chosen {
-            let disrupt = Decision::Disrupt { command: 0 };
-            nodes.entry(candidate.name.clone()).and_modify(|node| node.decision = disrupt);
+
+    fn keep(&mut self, candidate: &Candidate, reason: Reason) {
+        if let Some(node) = self.nodes.get_mut(&candidate.name) {
+            node.reasons.push(reason);
         }
-        let savings = chosen.iter().map(|candidate| candidate.price.0 as i64).sum();
-        let (replacements, moves) = Default::default();
-        proposal.commands.push(Command { method: Method::Empty, candidates: chosen, replacements, moves, savings });
     }
-    proposal.nodes = nodes.into_values().collect();
-    proposal
+
+    fn drift(&mut self, rules: &Rules<'_, '_>, what_if: &mut WhatIf<'_>) {
+        let mut left = self.left(Method::Drift.reason());
+        // Nodes that are empty as well go under the budget for those, if it lets them.
+        let within = within(self.empty.clone(), &self.left(Method::Empty.reason())).0;
+        for candidate in std::mem::take(&mut self.drifted) {
+            if within.iter().any(|empty| empty.node == candidate.node) {
+                continue;
+            }
+            let Some(units) = left.get_mut(&candidate.pool).filter(|units| **units > 0) else {
+                self.held_by_budget(&candidate, Method::Drift.reason());
+                continue;
+            };
+            match drift::command(what_if, rules, &candidate) {
+                Ok(command) => {
+                    *units -= 1;
+                    self.order(command);
+                }
+                Err(reason) => self.keep(&candidate, reason),
+            }
+        }
+    }
+
+    /// Empty nodes go; whether before the others are looked at, or only those that the others leave empty, is decided by
+    /// what saves more.
+    fn consolidate<'w>(&mut self, rules: &Rules<'_, 'w>, what_if: &mut WhatIf<'w>) {
+        let snapshot = rules.snapshot;
+        for (index, facts) in snapshot.nodes.iter().enumerate() {
+            if facts.quiet_from.is_some_and(|end| snapshot.world.now < end) {
+                what_if.close(index);
+            }
+        }
+        let taken = |pass: &Self, list: &[Candidate]| -> Vec<Candidate> {
+            list.iter().filter(|candidate| !pass.is_taken(candidate)).cloned().collect()
+        };
+        let (empty, held_back) = within(taken(self, &self.empty), &self.left(Method::Empty.reason()));
+        for candidate in &held_back {
+            self.held_by_budget(candidate, Method::Empty.reason());
+        }
+        let mut underutilized = taken(self, &self.underutilized);
+        let needed = receivers(self.commands.iter().map(|command| &*command.moves));
+        underutilized.retain(|candidate| !needed.contains_key(&candidate.node));
+        for candidate in self.underutilized.clone() {
+            if let Some(command) = needed.get(&candidate.node) {
+                self.keep(&candidate, Reason::ReceivesPods { command: *command });
+            }
+        }
+        let budget = self.left(Method::Multi.reason());
+        let base = what_if.mark();
+        let nodes: Vec<usize> = empty.iter().map(|candidate| candidate.node).collect();
+        // Nobody moves, so this cannot fail.
+        let _ = what_if.leave(&nodes, &[]);
+        what_if.settle();
+        let mut found = Search::new(rules, what_if, &underutilized, &budget).run();
+        what_if.rollback(base);
+        let mut kept_empty: Vec<usize> = Vec::new();
+        if !empty.is_empty() && !underutilized.is_empty() && snapshot.nodes.len() <= MOST_FOR_KEEPING_EMPTY {
+            let other = Search::new(rules, what_if, &underutilized, &budget).run();
+            let used = receivers(other.moves());
+            let lost: i64 =
+                empty.iter().filter(|empty| used.contains_key(&empty.node)).map(|empty| empty.price.0 as i64).sum();
+            if other.savings() - lost > found.savings() {
+                kept_empty = used.keys().copied().collect();
+                found = other;
+            }
+        }
+        let (stay, go): (Vec<Candidate>, Vec<Candidate>) =
+            empty.into_iter().partition(|empty| kept_empty.contains(&empty.node));
+        if !go.is_empty() {
+            let savings = go.iter().map(|candidate| candidate.price.0 as i64).sum();
+            let (replacements, moves) = Default::default();
+            self.order(Command { method: Method::Empty, candidates: go, replacements, moves, savings });
+        }
+        self.take_over(found, &underutilized, &stay);
+    }
+
+    fn take_over(&mut self, found: Found, candidates: &[Candidate], kept_empty: &[Candidate]) {
+        let first = self.commands.len();
+        let used = receivers(found.moves());
+        for candidate in kept_empty {
+            if let Some(command) = used.get(&candidate.node) {
+                self.keep(candidate, Reason::ReceivesPods { command: first + command });
+            }
+        }
+        self.held_back |= found.held_back;
+        for (candidate, reason) in candidates.iter().zip(found.kept) {
+            match reason {
+                Some(Reason::ReceivesPods { command }) => {
+                    self.keep(candidate, Reason::ReceivesPods { command: first + command });
+                }
+                Some(reason) => self.keep(candidate, reason),
+                None => {}
+            }
+        }
+        for taken in found.taken {
+            let method = if taken.members.len() > 1 { Method::Multi } else { Method::Single };
+            let members = taken.members.iter().map(|at| candidates[*at].clone()).collect();
+            let trial = taken.trial;
+            self.order(Command {
+                method,
+                candidates: members,
+                replacements: trial.replacements,
+                moves: trial.moves,
+                savings: trial.savings,
+            });
+        }
+    }
+
+    fn finish(self, policy: &Policy) -> Proposal {
+        let mut nodes: Vec<NodeDecision> = self.nodes.into_values().collect();
+        for node in &mut nodes {
+            node.nearest_miss = miss::nearest(&node.reasons, policy);
+        }
+        Proposal { commands: self.commands, nodes, held_back: self.held_back }
+    }
+}
+
+/// Nodes that commands move pods onto, each with the first that does.
+fn receivers<'m>(moves: impl Iterator<Item = &'m [Move]>) -> BTreeMap<usize, usize> {
+    let mut used = BTreeMap::new();
+    for (command, moves) in moves.enumerate() {
+        for moved in moves {
+            if let Target::Node(node) = moved.to {
+                used.entry(node).or_insert(command);
+            }
+        }
+    }
+    used
 }
 
 /// Those that fit their pools' budgets, best savings first, each taking one unit; and those that do not.
-fn within(
-    mut candidates: Vec<Candidate>,
-    allowances: &BTreeMap<Arc<str>, Allowance>,
-) -> (Vec<Candidate>, Vec<Candidate>) {
+fn within(mut candidates: Vec<Candidate>, left: &BTreeMap<Arc<str>, u32>) -> (Vec<Candidate>, Vec<Candidate>) {
     candidate::sort(&mut candidates);
-    let mut left: BTreeMap<&Arc<str>, u32> = allowances.iter().map(|(pool, a)| (pool, a.left())).collect();
+    let mut left = left.clone();
     candidates.into_iter().partition(|candidate| match left.get_mut(&candidate.pool) {
         Some(left) if *left > 0 => {
             *left -= 1;

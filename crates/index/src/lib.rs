@@ -10,6 +10,7 @@
 //! reads the objects, and when, is somebody else's business.
 
 mod change;
+pub mod facts;
 mod index;
 mod key;
 mod kind;

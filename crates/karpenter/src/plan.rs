@@ -1,5 +1,6 @@
 //! `karpenter plan`.
 
+mod consolidate;
 mod json;
 mod miss;
 mod order;
@@ -14,6 +15,7 @@ use jiff::Timestamp;
 use karpenter_controllers::provisioning::claim;
 use karpenter_core::World;
 use karpenter_core::plan::Plan;
+use karpenter_disruption::Proposal;
 use karpenter_manifests::{Loaded, Options, load, read_sources};
 
 use crate::bad_input::BadInput;
@@ -46,7 +48,7 @@ pub(crate) struct Args {
     /// The time in the plan, so that plans are reproducible
     #[arg(long, value_name = "TIME", default_value = "2026-01-02T00:00:00Z")]
     now: Timestamp,
-    /// Also show what consolidation would change (not available yet)
+    /// Also show what disruption would change: commands, moves, and why each other node stays
     #[arg(long)]
     consolidate: bool,
     /// Add solveMillis, the time from snapshot and pods to plan
@@ -76,9 +78,6 @@ const LEFT_OVER: u8 = 3;
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let env = |name: &str| std::env::var(name).ok();
-    if args.consolidate {
-        return Err(BadInput(vec!["--consolidate is not available yet".to_owned()]).into());
-    }
     let settings = args.settings.resolve(&env).map_err(BadInput)?;
     let sources = read_sources(&args.file, &mut io::stdin().lock()).map_err(BadInput::from_all)?;
     let market = args.catalogue.open(&env)?;
@@ -95,7 +94,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
     let (plan, took) = timed(&loaded.world);
     let mut plan = order::in_order(&loaded.world, plan);
     miss::fill_in(&loaded, &mut plan);
-    print(args, &loaded, &market, &plan, took, out)?;
+    let proposal = args.consolidate.then(|| consolidate::proposal(&loaded, &settings.disruption));
+    print(args, &loaded, &market, (&plan, proposal.as_ref()), took, out)?;
     out.flush()?;
     notes(args, &loaded, &market, &plan);
     let left_over = !json::unschedulable(&loaded.world, &plan).is_empty();
@@ -106,19 +106,21 @@ fn print(
     args: &Args,
     loaded: &Loaded,
     market: &Market,
-    plan: &Plan,
+    (plan, proposal): (&Plan, Option<&Proposal>),
     took: Duration,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let took = args.timings.then_some(took);
     match args.output {
         Output::Json => {
-            let document = json::document(&loaded.world, plan, took);
+            let document = json::document(&loaded.world, plan, proposal, took);
             serde_json::to_writer_pretty(&mut *out, &document).map_err(io::Error::from)?;
             writeln!(out)?;
         }
         Output::Yaml => {
-            for node in &plan.new_nodes {
+            let bought = proposal.iter().flat_map(|proposal| &proposal.commands);
+            let bought = bought.flat_map(|command| &command.replacements).map(|replacement| &replacement.node);
+            for node in plan.new_nodes.iter().chain(bought) {
                 let (pool, object) = (&loaded.world.pools[node.pool], &loaded.node_pools[node.pool]);
                 let claim = serde_json::to_value(claim::node_claim(pool, object, node))?;
                 write!(out, "---\n{}", karpenter_api::to_yaml(&claim))?;
@@ -128,6 +130,10 @@ fn print(
             let style = Style::of_stdout(&|name| std::env::var(name).ok());
             let view = table::View { style, spot_is_assumed: market.spot_is_assumed(), took };
             out.write_all(table::render(&loaded.world, plan, view).as_bytes())?;
+            if let Some(proposal) = proposal {
+                let text = consolidate::table::render(&loaded.world, &plan.new_nodes, proposal, style);
+                out.write_all(text.as_bytes())?;
+            }
         }
     }
     Ok(())

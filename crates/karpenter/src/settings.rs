@@ -5,6 +5,7 @@ pub(crate) mod controller;
 mod gates;
 mod scheduler_config;
 
+use karpenter_core::MicroUsd;
 use karpenter_core::settings::{MinValuesPolicy, PreferencePolicy, Settings};
 use karpenter_ec2::Ec2Settings;
 
@@ -37,6 +38,9 @@ pub(crate) struct SettingsArgs {
     /// Millicores, which say how much the controller does at once; plans do not depend on it [default: 1000]
     #[arg(long, value_name = "MILLICORES", allow_negative_numbers = true)]
     cpu_requests: Option<i64>,
+    /// Dollars per hour that consolidation must save for each pod it moves; without it any saving will do
+    #[arg(long, value_name = "DOLLARS", allow_negative_numbers = true)]
+    consolidation_threshold: Option<f64>,
 }
 
 /// All settings, checked.
@@ -47,6 +51,7 @@ pub(crate) struct Resolved {
     pub(crate) gates: FeatureGates,
     /// Millicores.
     pub(crate) cpu_requests: u32,
+    pub(crate) disruption: karpenter_disruption::Policy,
 }
 
 impl SettingsArgs {
@@ -93,10 +98,22 @@ impl SettingsArgs {
         let ignore_device_requests = self.ignore_dra_requests.or_else(devices).unwrap_or(true);
         let millicores = self.cpu_requests.or_else(|| parsed(env("CPU_REQUESTS"))).unwrap_or(0);
         let cpu_requests = u32::try_from(millicores).ok().filter(|given| *given > 0).unwrap_or(1000);
+        let threshold = self.consolidation_threshold.or_else(|| parsed(env("CONSOLIDATION_THRESHOLD")));
+        let threshold = threshold.and_then(|dollars| {
+            let price = MicroUsd::from_dollars(dollars);
+            if price.is_none() {
+                faults.push(format!("consolidation-threshold: {dollars} is negative or no price"));
+            }
+            price
+        });
         if !faults.is_empty() {
             return Err(faults);
         }
+        let threads = usize::try_from(cpu_requests.div_ceil(1000)).unwrap_or(1);
+        let disruption =
+            karpenter_disruption::Policy { spot_to_spot: gates.spot_to_spot, threshold, paused: false, threads };
         Ok(Resolved {
+            disruption,
             gates,
             cpu_requests,
             core: Settings {

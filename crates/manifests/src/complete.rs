@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core_v1;
+use karpenter_api::conditions;
 use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::labels::{HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED, ZONE};
 use karpenter_core::storage::VolumeClaim;
@@ -58,6 +60,11 @@ pub(crate) fn node(object: &mut core_v1::Node) {
     if spec.provider_id.as_deref().unwrap_or("").is_empty() {
         spec.provider_id = Some(format!("aws:///{zone}/{name}"));
     }
+    let conditions = object.status.get_or_insert_default().conditions.get_or_insert_default();
+    if conditions.is_empty() {
+        let ready = core_v1::NodeCondition { type_: "Ready".into(), status: "True".into(), ..Default::default() };
+        conditions.push(ready);
+    }
 }
 
 /// A claim without conditions has been launched, and so has a machine.
@@ -68,6 +75,20 @@ pub(crate) fn node_claim(object: &mut NodeClaim, node: Option<&core_v1::Node>) {
     if status.provider_id.as_deref().unwrap_or("").is_empty() && (untold || node.is_some()) {
         let of_node = node.and_then(reduce::provider_id).map(str::to_owned);
         status.provider_id = Some(of_node.unwrap_or_else(|| format!("aws:///unknown/{name}")));
+    }
+}
+
+/// A claim without conditions is launched and, if its node exists, initialized, and may be consolidated.
+pub(crate) fn conditions(object: &mut NodeClaim, node: Option<&core_v1::Node>, now: Timestamp) {
+    if object.status.as_ref().is_some_and(|status| status.conditions.iter().flatten().next().is_some()) {
+        return;
+    }
+    let mut conditions = object.conditions_at(now);
+    conditions.set_true(conditions::LAUNCHED);
+    if node.is_some() {
+        for name in [conditions::REGISTERED, conditions::INITIALIZED, conditions::CONSOLIDATABLE] {
+            conditions.set_true(name);
+        }
     }
 }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core_v1;
-use karpenter_api::{EC2NodeClass, NodePool};
+use karpenter_api::{EC2NodeClass, NodeClaim, NodePool};
 use karpenter_core::labels::Vocabulary;
 use karpenter_core::settings::Settings;
 use karpenter_core::{InstanceType, Pod, World};
+use karpenter_disruption::{NodeFacts, PoolFacts};
+use karpenter_index::facts;
 use karpenter_index::reduce::{self, Fault, Refused};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -39,6 +41,10 @@ pub struct Options<'a> {
 #[derive(Debug)]
 pub struct Loaded {
     pub world: World,
+    /// What disruption wants to know of `world.nodes`, position by position.
+    pub node_facts: Vec<NodeFacts>,
+    /// And of every NodePool, whether it is bought from or not.
+    pub pool_facts: BTreeMap<Arc<str>, PoolFacts>,
     /// The objects behind `world.pools`, position by position.
     pub node_pools: Vec<NodePool>,
     pub node_classes: BTreeMap<String, EC2NodeClass>,
@@ -69,8 +75,8 @@ pub fn load(sources: Vec<Source>, options: Options<'_>) -> Result<Loaded, Vec<In
 fn assemble(mut gathered: Gathered, admission: &Admission, options: Options<'_>) -> Result<Loaded, Vec<InputFault>> {
     let pods = pods(&mut gathered, admission);
     let storage = storage(&mut gathered);
-    let nodes = nodes(&mut gathered);
-    let (pools, node_pools) = pools(&mut gathered, options.instance_types);
+    let (nodes, node_facts) = nodes(&mut gathered, options.now);
+    let Pools { pools, objects: node_pools, facts: pool_facts } = pools(&mut gathered, options.instance_types);
     let budgets = std::mem::take(&mut gathered.budgets);
     let mut disruption_budgets = Vec::new();
     for Found { place, object } in &budgets {
@@ -111,7 +117,15 @@ fn assemble(mut gathered: Gathered, admission: &Admission, options: Options<'_>)
         return Err(gathered.faults);
     }
     let node_classes = gathered.classes.into_iter().map(|(name, found)| (name, found.object.0)).collect();
-    Ok(Loaded { world, node_pools, node_classes, notes: gathered.notes, written: gathered.written })
+    Ok(Loaded {
+        world,
+        node_facts,
+        pool_facts,
+        node_pools,
+        node_classes,
+        notes: gathered.notes,
+        written: gathered.written,
+    })
 }
 
 /// All pods in the order of the input, workloads expanded where they stand.
@@ -230,7 +244,7 @@ fn storage(gathered: &mut Gathered) -> karpenter_core::storage::Storage {
 }
 
 /// Nodes with their claims, then claims that are still without a node.
-fn nodes(gathered: &mut Gathered) -> Vec<karpenter_core::Node> {
+fn nodes(gathered: &mut Gathered, now: Timestamp) -> (Vec<karpenter_core::Node>, Vec<NodeFacts>) {
     let mut nodes = std::mem::take(&mut gathered.nodes);
     for Found { object, .. } in &mut nodes {
         complete::node(object);
@@ -242,29 +256,53 @@ fn nodes(gathered: &mut Gathered) -> Vec<karpenter_core::Node> {
         let name = object.status.as_ref().and_then(|status| status.node_name.as_deref()).unwrap_or("");
         let node = by_name.get(name).copied();
         complete::node_claim(object, node);
+        complete::conditions(object, node, now);
     }
     let mut by_machine: BTreeMap<String, Found<_>> = BTreeMap::new();
     for claim in claims {
         let id = claim.object.status.as_ref().and_then(|status| status.provider_id.clone());
         by_machine.insert(id.unwrap_or_default(), claim);
     }
-    let mut reduced = Vec::new();
+    let named =
+        |found: &Found<NodePool>| (found.object.metadata.name.clone(), facts::pool(&found.object, Arc::new([])));
+    let pools: BTreeMap<Option<String>, PoolFacts> = gathered.pools.iter().map(named).collect();
+    let (mut reduced, mut of_nodes) = (Vec::new(), Vec::new());
+    let mut add = |node: Option<karpenter_core::Node>, object: Option<&core_v1::Node>, claim: Option<&NodeClaim>| {
+        let Some(node) = node else { return };
+        let pool = node.pool().and_then(|pool| pools.get(&Some(pool.to_owned())));
+        of_nodes.push(facts::node(object, claim, node.stage, pool));
+        reduced.push(node);
+    };
     for Found { place, object } in &nodes {
         let given = reduce::provider_id(object).and_then(|id| by_machine.remove(id)).map(|found| found.object);
-        let claim = given.or_else(|| made_up_claim(object, &gathered.pools));
+        let made_up = || {
+            let mut claim = made_up_claim(object, &gathered.pools)?;
+            complete::conditions(&mut claim, Some(object), now);
+            Some(claim)
+        };
+        let claim = given.or_else(made_up);
         let csi = object.metadata.name.as_ref().and_then(|name| gathered.csi_nodes.get(name));
         match reduce::node(Some(object), claim.as_ref(), csi) {
-            Ok(node) => reduced.extend(node),
+            Ok(node) => add(node, Some(object), claim.as_ref()),
             Err(refused) => gathered.refuse(place, refused),
         }
     }
     for Found { place, object } in by_machine.into_values() {
         match reduce::node(None, Some(&object), None) {
-            Ok(node) => reduced.extend(node),
+            Ok(node) => add(node, None, Some(&object)),
             Err(refused) => gathered.refuse(&place, refused),
         }
     }
-    reduced
+    (reduced, of_nodes)
+}
+
+/// What became of the NodePools.
+#[derive(Default)]
+struct Pools {
+    /// Those a plan may buy from, and the objects behind them.
+    pools: Vec<karpenter_core::Pool>,
+    objects: Vec<NodePool>,
+    facts: BTreeMap<Arc<str>, PoolFacts>,
 }
 
 fn made_up_claim(node: &core_v1::Node, pools: &[Found<NodePool>]) -> Option<karpenter_api::NodeClaim> {
@@ -273,20 +311,21 @@ fn made_up_claim(node: &core_v1::Node, pools: &[Found<NodePool>]) -> Option<karp
     Some(complete::claim_for(node, &pool.object))
 }
 
-/// The pools a plan may buy from, and the objects behind them.
-fn pools(
-    gathered: &mut Gathered,
-    instance_types: &mut InstanceTypesOf<'_>,
-) -> (Vec<karpenter_core::Pool>, Vec<NodePool>) {
+fn pools(gathered: &mut Gathered, instance_types: &mut InstanceTypesOf<'_>) -> Pools {
     let mut known: BTreeMap<String, Option<Arc<[Arc<InstanceType>]>>> = BTreeMap::new();
-    let (mut pools, mut objects) = (Vec::new(), Vec::new());
+    let mut all = Pools::default();
     for Found { place, object } in std::mem::take(&mut gathered.pools) {
         let name = reduce::object_name("NodePool", &object.metadata);
-        if let Some(why) = why_unused(&object) {
+        let plain: Arc<str> = object.metadata.name.as_deref().unwrap_or_default().into();
+        let class = object.spec.template.spec.node_class_ref.name.clone();
+        let unused = why_unused(&object);
+        if !gathered.classes.contains_key(&class) || unused.is_some() {
+            all.facts.insert(plain.clone(), facts::pool(&object, Arc::new([])));
+        }
+        if let Some(why) = unused {
             gathered.notes.push(format!("{name} is not used: {why}"));
             continue;
         }
-        let class = object.spec.template.spec.node_class_ref.name.clone();
         if !gathered.classes.contains_key(&class) {
             let field = "spec.template.spec.nodeClassRef.name".to_owned();
             let message = format!("there is no EC2NodeClass {class} in the input");
@@ -295,15 +334,16 @@ fn pools(
         }
         let types = known.entry(class.clone()).or_insert_with(|| types_of(gathered, &class, instance_types));
         let Some(types) = types.clone() else { continue };
+        all.facts.insert(plain, facts::pool(&object, types.clone()));
         match reduce::pool(&object, types) {
             Ok(pool) => {
-                pools.push(pool);
-                objects.push(object);
+                all.pools.push(pool);
+                all.objects.push(object);
             }
             Err(refused) => gathered.refuse(&place, refused),
         }
     }
-    (pools, objects)
+    all
 }
 
 fn types_of(

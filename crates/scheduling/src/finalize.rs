@@ -89,7 +89,7 @@ impl Problem<'_> {
     }
 
     /// A claim that holds reservations launches into those and nothing else.
-    fn final_set(&mut self, claim: &Claim) -> SetId {
+    pub(crate) fn final_set(&mut self, claim: &Claim) -> SetId {
         if claim.reserved.is_empty() {
             return claim.set;
         }

@@ -99,6 +99,16 @@ fn attempt(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant: us
     }
 }
 
+/// As [`place`], on nodes that are there already and nowhere else.
+pub(crate) fn place_on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize) -> bool {
+    let class = problem.pods[pod].class;
+    let variants = problem.classes[class].variants.len();
+    (0..variants).any(|variant| {
+        let possible = problem.classes[class].variants[variant].contradiction.is_none();
+        possible && on_existing(problem, state, pod, variant)
+    })
+}
+
 fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant: usize) -> bool {
     if problem.nodes.is_empty() {
         return false;
@@ -108,6 +118,7 @@ fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant
     let (set, tolerations) = (form.set, form.tolerations.clone());
     let mut nodes = Bits::clone(&problem.node_index.satisfying(set, &mut problem.terms));
     nodes.and(&problem.node_index.tolerated(&tolerations));
+    nodes.and_not(&state.closed);
     if let Some(refused) = state.refused.get(&(class, 0)) {
         nodes.and_not(&refused.nodes);
     }

@@ -34,6 +34,7 @@ mod template;
 mod terms;
 mod topology;
 mod volumes;
+pub mod what_if;
 
 use karpenter_core::plan::{LeftOver, Plan};
 use karpenter_core::world::World;

@@ -397,6 +397,13 @@ impl Problem<'_> {
     }
 }
 
+impl Problem<'_> {
+    /// Whether a group counts what is on an existing node.
+    pub(crate) fn group_sees_node(&mut self, id: crate::groups::GroupId, node: usize) -> bool {
+        passes_node(self.groups.get(id).filter.as_ref(), &self.nodes[node], &mut self.terms)
+    }
+}
+
 fn passes_node(filter: Option<&Filter>, node: &crate::existing::ExistingNode, terms: &mut Terms) -> bool {
     let Some(filter) = filter else { return true };
     let tolerated = |mine: &Vec<_>| karpenter_core::taints::untolerated(&node.taints, mine).is_none();

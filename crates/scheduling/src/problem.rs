@@ -48,6 +48,11 @@ pub(crate) struct PendingPod {
 
 impl<'w> Problem<'w> {
     pub(crate) fn compile(world: &'w World) -> Self {
+        Self::compile_with(world, &[])
+    }
+
+    /// With classes for these bound pods as well: they stay where they are until somebody moves them.
+    pub(crate) fn compile_with(world: &'w World, movable: &[usize]) -> Self {
         let mut terms = Terms::new(world.vocabulary.clone());
         let mut names = ResourceNames::new();
         // Every key a group can be about has its id before anything else, so that lookups never miss.
@@ -62,7 +67,7 @@ impl<'w> Problem<'w> {
         let mut groups = Groups::default();
         let mut classes = Classes::new(world, soft_taints);
         let mut pods: Vec<PendingPod> = Vec::with_capacity(admitted.pods.len());
-        for index in &admitted.pods {
+        for index in admitted.pods.iter().chain(movable) {
             let class = classes.class_of(*index, &mut terms, &mut names, &mut groups);
             pods.push(PendingPod { index: *index, class });
         }

@@ -107,6 +107,10 @@ pub(crate) struct State {
     shape_of: Vec<usize>,
     /// By class and variant: targets that refused it for a reason that does not go away.
     pub(crate) refused: FxHashMap<(usize, usize), Refused>,
+    /// How many of the claims take no more pods.
+    pub(crate) settled: usize,
+    /// Nodes that take no pods: they are leaving, or are to be left alone.
+    pub(crate) closed: Bits,
     log: Vec<Undo>,
     /// Somebody holds a mark. Until then nothing can be taken back, and nothing is kept for it.
     recording: bool,
@@ -150,6 +154,9 @@ pub(crate) struct Shape {
 #[derive(Clone)]
 enum Undo {
     Count { group: usize, slot: Slot },
+    Uncounted { group: usize, slot: Slot },
+    Settled { before: usize },
+    Closed { node: usize, pods: Vec<(usize, usize)> },
     Opened,
     Claim { index: usize, before: Box<Before> },
     Node { index: usize, free: Amounts, ports: usize, volumes: Option<Volumes> },
@@ -212,6 +219,8 @@ impl State {
             shape_ids: FxHashMap::default(),
             shape_of: Vec::new(),
             refused: FxHashMap::default(),
+            settled: 0,
+            closed: Bits::new(),
             log: Vec::new(),
             recording: false,
             max_skew,
@@ -221,7 +230,6 @@ impl State {
         }
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "what-ifs of disruption start from a mark"))]
     pub(crate) fn mark(&mut self) -> usize {
         self.recording = true;
         self.log.len()
@@ -235,11 +243,19 @@ impl State {
     }
 
     /// Takes back everything since the mark.
-    #[cfg_attr(not(test), expect(dead_code, reason = "what-ifs of disruption end in a rollback"))]
     pub(crate) fn rollback(&mut self, mark: usize) {
         while self.log.len() > mark {
             match self.log.pop().expect("the log is longer than the mark") {
                 Undo::Count { group, slot } => self.change_count(group, slot, -1),
+                Undo::Uncounted { group, slot } => self.change_count(group, slot, 1),
+                Undo::Settled { before } => {
+                    let after = std::mem::replace(&mut self.settled, before);
+                    (before..after).for_each(|index| self.index(index));
+                }
+                Undo::Closed { node, pods } => {
+                    self.closed.remove(node);
+                    self.nodes[node].pods = pods;
+                }
                 Undo::Opened => {
                     let index = self.claims.len() - 1;
                     self.unindex(index);
@@ -278,6 +294,19 @@ impl State {
         }
     }
 
+    /// Nodes that took pods since the mark, each once.
+    pub(crate) fn filled_since(&self, mark: usize) -> BTreeSet<usize> {
+        let index = |undo: &Undo| if let Undo::Node { index, .. } = undo { Some(*index) } else { None };
+        self.log[mark..].iter().filter_map(index).collect()
+    }
+
+    /// The claims opened so far take no more pods.
+    pub(crate) fn settle(&mut self) {
+        let before = std::mem::replace(&mut self.settled, self.claims.len());
+        (before..self.claims.len()).for_each(|index| self.unindex(index));
+        self.note(|_| Undo::Settled { before });
+    }
+
     /// A refusal was for good only as long as the claim could not become roomier.
     fn forgive_claim(&mut self, index: usize) {
         self.refused.values_mut().for_each(|refused| refused.claims.remove(index));
@@ -286,6 +315,20 @@ impl State {
     pub(crate) fn count(&mut self, group: GroupId, slot: Slot) {
         self.change_count(group.0 as usize, slot, 1);
         self.note(|_| Undo::Count { group: group.0 as usize, slot });
+    }
+
+    /// A pod that was counted leaves.
+    pub(crate) fn uncount(&mut self, group: GroupId, slot: Slot) {
+        self.change_count(group.0 as usize, slot, -1);
+        self.note(|_| Undo::Uncounted { group: group.0 as usize, slot });
+    }
+
+    /// The node takes no more pods; answers those that this pass had put there.
+    pub(crate) fn close(&mut self, node: usize) -> Vec<(usize, usize)> {
+        self.closed.insert(node);
+        let pods = std::mem::take(&mut self.nodes[node].pods);
+        self.note(|_| Undo::Closed { node, pods: pods.clone() });
+        pods
     }
 
     fn change_count(&mut self, group: usize, slot: Slot, by: i32) {
@@ -370,6 +413,16 @@ impl State {
         });
         self.limits[template].iter_mut().zip(capacity).for_each(|(left, amount)| *left -= amount);
         self.node_limits[template] = self.node_limits[template].map(|left| left - 1);
+    }
+
+    /// A node of the template's pool leaves: what it took of the limits is free again.
+    pub(crate) fn credit(&mut self, template: usize, capacity: &[Amount]) {
+        self.note(|state| {
+            let (before, nodes) = (state.limits[template].clone(), state.node_limits[template]);
+            Undo::Limits { template, before, nodes }
+        });
+        self.limits[template].iter_mut().zip(capacity).for_each(|(left, amount)| *left += amount);
+        self.node_limits[template] = self.node_limits[template].map(|left| left + 1);
     }
 
     /// Moves units between what is free and what the claim holds.

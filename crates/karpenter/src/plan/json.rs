@@ -7,8 +7,11 @@ use karpenter_controllers::amounts::shown;
 use karpenter_controllers::provisioning::why;
 use karpenter_core::World;
 use karpenter_core::plan::{LeftOver, NewNode, Plan};
+use karpenter_disruption::Proposal;
 use serde::{Serialize, Serializer};
 
+use super::consolidate;
+use super::consolidate::json::{Decided, Disruption};
 use super::order::names;
 
 /// Nodes and leftovers become text one by one while they are written: a plan of many nodes lists millions of types.
@@ -19,6 +22,10 @@ pub(crate) struct Document<'a> {
     new_nodes: NewNodes<'a>,
     existing_nodes: Vec<Existing<'a>>,
     unschedulable: LeftOvers<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disruptions: Option<Vec<Disruption<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<Vec<Decided<'a>>>,
     price_per_hour: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     solve_millis: Option<f64>,
@@ -33,7 +40,7 @@ struct NewNodes<'a> {
 impl Serialize for NewNodes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let nodes = self.nodes.iter().zip(&self.names);
-        serializer.collect_seq(nodes.map(|(node, name)| new_node(self.world, node, name)))
+        serializer.collect_seq(nodes.map(|(node, name)| new_node(self.world, node, name.clone())))
     }
 }
 
@@ -50,8 +57,8 @@ impl Serialize for LeftOvers<'_> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Node<'a> {
-    name: &'a str,
+pub(crate) struct Node<'a> {
+    name: String,
     node_pool: &'a str,
     instance_type: &'a str,
     capacity_type: &'a str,
@@ -92,7 +99,12 @@ struct Miss<'a> {
     text: &'a str,
 }
 
-pub(crate) fn document<'a>(world: &'a World, plan: &'a Plan, took: Option<Duration>) -> Document<'a> {
+pub(crate) fn document<'a>(
+    world: &'a World,
+    plan: &'a Plan,
+    proposal: Option<&'a Proposal>,
+    took: Option<Duration>,
+) -> Document<'a> {
     let keys = |pods: &[usize]| pods.iter().map(|pod| world.pods[*pod].key()).collect();
     let mut existing_nodes: Vec<Existing<'_>> = plan
         .existing
@@ -106,6 +118,8 @@ pub(crate) fn document<'a>(world: &'a World, plan: &'a Plan, took: Option<Durati
         new_nodes: NewNodes { world, nodes: &plan.new_nodes, names: names(world, &plan.new_nodes) },
         existing_nodes,
         unschedulable: LeftOvers { world, all: unschedulable(world, plan) },
+        disruptions: proposal.map(|proposal| consolidate::json::disruptions(world, &plan.new_nodes, proposal)),
+        nodes: proposal.map(consolidate::json::nodes),
         price_per_hour: plan.price().dollars(),
         solve_millis: took.map(|took| took.as_micros() as f64 / 1000.0),
     }
@@ -118,7 +132,7 @@ pub(crate) fn unschedulable<'a>(world: &World, plan: &'a Plan) -> Vec<&'a LeftOv
     all
 }
 
-fn new_node<'a>(world: &'a World, node: &'a NewNode, name: &'a str) -> Node<'a> {
+pub(crate) fn new_node<'a>(world: &'a World, node: &'a NewNode, name: String) -> Node<'a> {
     let pool = &world.pools[node.pool];
     let launched = pool.instance_types.iter().find(|it| it.name == node.launch.instance_type);
     Node {

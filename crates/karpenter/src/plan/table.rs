@@ -14,7 +14,7 @@ use super::order::names;
 use crate::terminal::{Align, Style, columns};
 
 /// The usual month of cloud price lists.
-const HOURS_PER_MONTH: u64 = 730;
+pub(crate) const HOURS_PER_MONTH: u64 = 730;
 /// How many pods of one reason are named before they are only counted.
 const NAMED: usize = 5;
 
@@ -72,14 +72,14 @@ pub(crate) fn render(world: &World, plan: &Plan, view: View) -> String {
     text
 }
 
-fn pods(count: usize) -> String {
+pub(crate) fn pods(count: usize) -> String {
     match count {
         1 => "1 pod".to_owned(),
         count => format!("{count} pods"),
     }
 }
 
-fn dollars(price: MicroUsd) -> String {
+pub(crate) fn dollars(price: MicroUsd) -> String {
     let cents = price.fraction(1, 10_000).0;
     format!("${}.{:02}", thousands(cents / 100), cents % 100)
 }

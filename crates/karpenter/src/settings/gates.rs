@@ -6,11 +6,12 @@ use super::go_bool;
 pub(crate) struct FeatureGates {
     pub(crate) reserved_capacity: bool,
     pub(crate) node_repair: bool,
+    pub(crate) spot_to_spot: bool,
 }
 
 impl Default for FeatureGates {
     fn default() -> Self {
-        Self { reserved_capacity: true, node_repair: false }
+        Self { reserved_capacity: true, node_repair: false, spot_to_spot: false }
     }
 }
 
@@ -24,6 +25,7 @@ impl FeatureGates {
                 go_bool(value.trim()).ok_or(format!("{:?} in {entry:?} is neither true nor false", value.trim()))?;
             match name.trim() {
                 "ReservedCapacity" => gates.reserved_capacity = value,
+                "SpotToSpotConsolidation" => gates.spot_to_spot = value,
                 "NodeRepair" => gates.node_repair = value,
                 _ => {}
             }

@@ -1,0 +1,50 @@
+//! Nodes that are not what their pool asks for any more.
+
+use karpenter_scheduling::what_if::WhatIf;
+
+use crate::candidate::Candidate;
+use crate::command::{Command, Method};
+use crate::decision::Reason;
+use crate::rules::Rules;
+use crate::snapshot::{Policy, Snapshot};
+use crate::trial;
+
+/// Consolidation settings do not matter; static pools have their own way.
+pub fn looks_at(candidate: &Candidate, snapshot: &Snapshot<'_>, policy: &Policy) -> bool {
+    let pool = &snapshot.pools[&candidate.pool];
+    !pool.is_static && !policy.paused && !pool.paused
+}
+
+/// Those without pods first, then whoever has drifted longest, then by name.
+pub fn sort(candidates: &mut [Candidate], snapshot: &Snapshot<'_>) {
+    candidates.sort_by_key(|candidate| {
+        let since = snapshot.nodes[candidate.node].drifted.as_ref().map(|drifted| drifted.since);
+        (!candidate.pods.is_empty(), since, candidate.name.clone())
+    });
+}
+
+/// As many replacements as its pods need, at whatever price. The what-if keeps what is taken.
+pub(crate) fn command(
+    what_if: &mut WhatIf<'_>,
+    rules: &Rules<'_, '_>,
+    candidate: &Candidate,
+) -> Result<Command, Reason> {
+    let mark = what_if.mark();
+    match trial::replace(what_if, rules, &[candidate]) {
+        Ok(trial) => {
+            what_if.settle();
+            let candidates = vec![candidate.clone()];
+            Ok(Command {
+                method: Method::Drift,
+                candidates,
+                replacements: trial.replacements,
+                moves: trial.moves,
+                savings: trial.savings,
+            })
+        }
+        Err(reason) => {
+            what_if.rollback(mark);
+            Err(reason)
+        }
+    }
+}

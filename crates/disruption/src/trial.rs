@@ -1,0 +1,234 @@
+//! One set of candidates, judged: where their pods would go, what would be bought, and whether that is worth doing.
+
+use std::sync::Arc;
+
+use karpenter_core::MicroUsd;
+use karpenter_core::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, SPOT};
+use karpenter_scheduling::what_if::{Home, Homeless, Housing, Narrowing, Offer, WhatIf};
+
+use crate::balanced;
+use crate::candidate::Candidate;
+use crate::command::{Move, Replacement, Target};
+use crate::decision::Reason;
+use crate::rules::Rules;
+
+/// A spot node is replaced by spot only with so many cheaper types to choose from, and of these the cheapest are handed
+/// over: whatever is launched is among them, and is not replaced again at once.
+pub(crate) const SPOT_TO_SPOT_TYPES: usize = 15;
+
+/// What a set of candidates would be replaced with.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Trial {
+    pub(crate) replacements: Vec<Replacement>,
+    pub(crate) moves: Vec<Move>,
+    /// Millionths of a dollar per hour.
+    pub(crate) savings: i64,
+}
+
+/// What the candidates cost together.
+fn price_of(candidates: &[&Candidate]) -> MicroUsd {
+    candidates.iter().map(|candidate| candidate.price).sum()
+}
+
+/// Takes the candidates out of the what-if, where they stay out, and says what that is worth; or why it is not.
+pub(crate) fn consolidate(
+    what_if: &mut WhatIf<'_>,
+    rules: &Rules<'_, '_>,
+    candidates: &[&Candidate],
+) -> Result<Trial, Reason> {
+    let housing = house(what_if, rules, candidates)?;
+    let price = price_of(candidates);
+    let bought = buy(what_if, rules, candidates, &housing, price)?;
+    let estimate = price.0 as i64 - bought.iter().map(|(_, cheapest)| cheapest.0 as i64).sum::<i64>();
+    let after: MicroUsd = bought.iter().map(|(node, _)| node.node.launch.price).sum();
+    let savings = price.0 as i64 - after.0 as i64;
+    if let Some(reason) = balanced::refusal(rules.snapshot, &rules.totals, candidates, estimate as f64 / 1e6) {
+        return Err(reason);
+    }
+    if let Some(priced_at) = balanced::priced_at(rules.snapshot, rules.policy, candidates)
+        && savings < priced_at.0 as i64
+    {
+        return Err(Reason::NotWorthIt { savings: MicroUsd(savings.max(0) as u64), priced_at });
+    }
+    let replacements = bought.into_iter().map(|(node, _)| node).collect();
+    Ok(Trial { replacements, moves: moves(&housing), savings })
+}
+
+/// Where everything goes and what is bought for it, whatever that costs: for drift.
+pub(crate) fn replace(
+    what_if: &mut WhatIf<'_>,
+    rules: &Rules<'_, '_>,
+    candidates: &[&Candidate],
+) -> Result<Trial, Reason> {
+    let housing = house(what_if, rules, candidates)?;
+    let mut replacements = Vec::new();
+    for new in 0..housing.new_nodes {
+        let kinds: Vec<usize> = what_if.offers(new, Narrowing::None).iter().map(|offer| offer.kind).collect();
+        let node = what_if
+            .new_node(new, Narrowing::None, &kinds)
+            .ok_or_else(|| Reason::MinValues { keys: what_if.short_of_min_values(new, Narrowing::None, &kinds) })?;
+        replacements.push(rules.replacement(node));
+    }
+    let after: MicroUsd = replacements.iter().map(|replacement| replacement.node.launch.price).sum();
+    let savings = price_of(candidates).0 as i64 - after.0 as i64;
+    Ok(Trial { replacements, moves: moves(&housing), savings })
+}
+
+fn house(what_if: &mut WhatIf<'_>, rules: &Rules<'_, '_>, candidates: &[&Candidate]) -> Result<Housing, Reason> {
+    let nodes: Vec<usize> = candidates.iter().map(|candidate| candidate.node).collect();
+    let pods: Vec<usize> = candidates.iter().flat_map(|candidate| candidate.pods.iter().copied()).collect();
+    let world = rules.snapshot.world;
+    what_if.leave(&nodes, &pods).map_err(|homeless| match homeless {
+        Homeless::NoPlace { pod } => Reason::PodHasNoPlace { pod: world.pods[pod].key(), why: None },
+        Homeless::NotReady { pod, node } => {
+            Reason::TargetNotReady { pod: world.pods[pod].key(), node: world.nodes[node].name.clone() }
+        }
+    })
+}
+
+fn moves(housing: &Housing) -> Vec<Move> {
+    let to = |home: Home| match home {
+        Home::Node(node) => Target::Node(node),
+        Home::New(new) => Target::Replacement(new),
+    };
+    housing.moves.iter().map(|(pod, home)| Move { pod: *pod, to: to(*home) }).collect()
+}
+
+/// What one new node may become, and how it is asked for.
+struct Choice {
+    offers: Vec<Offer>,
+    narrowing: Narrowing,
+}
+
+/// The replacements, each with the cheapest it could be, all together strictly cheaper than what they replace whatever
+/// a launch makes of them.
+fn buy(
+    what_if: &mut WhatIf<'_>,
+    rules: &Rules<'_, '_>,
+    candidates: &[&Candidate],
+    housing: &Housing,
+    price: MicroUsd,
+) -> Result<Vec<(Replacement, MicroUsd)>, Reason> {
+    let all_spot = candidates.iter().all(|candidate| rules.label(candidate, CAPACITY_TYPE) == Some(SPOT));
+    let mut choices = Vec::with_capacity(housing.new_nodes);
+    for new in 0..housing.new_nodes {
+        let spot_to_spot = all_spot && what_if.allows_capacity_type(new, SPOT) && !what_if.is_reserved(new);
+        if spot_to_spot && !rules.policy.spot_to_spot {
+            return Err(Reason::SpotToSpotDisabled);
+        }
+        let narrowing = if spot_to_spot { Narrowing::Spot } else { Narrowing::None };
+        choices.push(Choice { offers: what_if.offers(new, narrowing), narrowing });
+    }
+    let mut bought = Vec::with_capacity(choices.len());
+    for (new, limit) in limits(&choices, price)?.into_iter().enumerate() {
+        let Choice { mut offers, narrowing } =
+            std::mem::replace(&mut choices[new], Choice { offers: Vec::new(), narrowing: Narrowing::None });
+        let cheapest = offers.iter().map(|offer| offer.worst).min();
+        offers.retain(|offer| offer.worst < limit);
+        check_min_values(what_if, new, narrowing, &offers)?;
+        if offers.is_empty() {
+            return Err(Reason::NotCheaper { price, cheapest });
+        }
+        let several = candidates.len() > 1 || housing.new_nodes > 1;
+        if several {
+            not_of_a_kind(what_if, rules, candidates, new, &mut offers)?;
+            check_min_values(what_if, new, narrowing, &offers)?;
+        }
+        let narrowing = match narrowing {
+            Narrowing::Spot => {
+                if !several {
+                    offers.truncate(spot_to_spot_types(what_if, new, &offers)?);
+                }
+                Narrowing::Spot
+            }
+            Narrowing::None => to_spot_where_both(what_if, new, &mut offers),
+        };
+        let kinds: Vec<usize> = offers.iter().map(|offer| offer.kind).collect();
+        let Some(node) = what_if.new_node(new, narrowing, &kinds) else {
+            return Err(Reason::MinValues { keys: what_if.short_of_min_values(new, narrowing, &kinds) });
+        };
+        bought.push((rules.replacement(node), offers[0].cheapest));
+    }
+    Ok(bought)
+}
+
+/// Below what each new node must cost. What is to spare is shared by price, so that all together stay below the whole.
+fn limits(choices: &[Choice], price: MicroUsd) -> Result<Vec<MicroUsd>, Reason> {
+    let least = choices.iter().map(|choice| choice.offers.iter().map(|offer| offer.worst).min());
+    let Some(least) = least.collect::<Option<Vec<MicroUsd>>>() else {
+        return Err(Reason::NotCheaper { price, cheapest: None });
+    };
+    let sum: MicroUsd = least.iter().copied().sum();
+    if sum >= price && !least.is_empty() {
+        return Err(Reason::NotCheaper { price, cheapest: Some(sum) });
+    }
+    let [_, _, ..] = least.as_slice() else { return Ok(vec![price; least.len()]) };
+    // Each limit is above its least and the sum of limits is at most the whole, so strictly below each is enough.
+    let spare = (price.0 - sum.0) / least.len() as u64;
+    Ok(least.iter().map(|least| MicroUsd(least.0 + spare.max(1))).collect())
+}
+
+fn check_min_values(
+    what_if: &mut WhatIf<'_>,
+    new: usize,
+    narrowing: Narrowing,
+    offers: &[Offer],
+) -> Result<(), Reason> {
+    if !what_if.has_min_values(new) {
+        return Ok(());
+    }
+    let kinds: Vec<usize> = offers.iter().map(|offer| offer.kind).collect();
+    let keys = what_if.short_of_min_values(new, narrowing, &kinds);
+    if keys.is_empty() { Ok(()) } else { Err(Reason::MinValues { keys }) }
+}
+
+/// If a replacement could be of a type that goes, it must be cheaper than the cheapest of that type: otherwise keeping
+/// that node and taking the others is the better move.
+fn not_of_a_kind(
+    what_if: &WhatIf<'_>,
+    rules: &Rules<'_, '_>,
+    candidates: &[&Candidate],
+    new: usize,
+    offers: &mut Vec<Offer>,
+) -> Result<(), Reason> {
+    let types = &rules.snapshot.world.pools[what_if.pool_of(new)].instance_types;
+    let price_of = |name: &str| {
+        let same = candidates.iter().filter(|candidate| rules.label(candidate, INSTANCE_TYPE) == Some(name));
+        same.map(|candidate| candidate.price).min()
+    };
+    let limiting = offers.iter().filter_map(|offer| {
+        let name: &Arc<str> = &types[offer.kind].name;
+        Some((price_of(name)?, name))
+    });
+    let Some((limit, name)) = limiting.min() else { return Ok(()) };
+    offers.retain(|offer| offer.worst < limit);
+    if offers.is_empty() { Err(Reason::SameType { instance_type: name.to_string() }) } else { Ok(()) }
+}
+
+/// How many of the cheapest types a launch is handed.
+fn spot_to_spot_types(what_if: &mut WhatIf<'_>, new: usize, offers: &[Offer]) -> Result<usize, Reason> {
+    if offers.len() < SPOT_TO_SPOT_TYPES {
+        return Err(Reason::SpotToSpotFlexibility { found: offers.len(), wanted: SPOT_TO_SPOT_TYPES });
+    }
+    if !what_if.has_min_values(new) {
+        return Ok(SPOT_TO_SPOT_TYPES);
+    }
+    let kinds: Vec<usize> = offers.iter().map(|offer| offer.kind).collect();
+    let enough = |count: &usize| what_if.short_of_min_values(new, Narrowing::Spot, &kinds[..*count]).is_empty();
+    Ok((SPOT_TO_SPOT_TYPES..kinds.len()).find(enough).unwrap_or(kinds.len()))
+}
+
+/// What may be spot or on-demand was judged at spot's price, so dearer on-demand must not happen instead.
+fn to_spot_where_both(what_if: &mut WhatIf<'_>, new: usize, offers: &mut Vec<Offer>) -> Narrowing {
+    let both = what_if.allows_capacity_type(new, SPOT) && what_if.allows_capacity_type(new, ON_DEMAND);
+    if !both || what_if.is_reserved(new) {
+        return Narrowing::None;
+    }
+    let spot: Vec<usize> = what_if.offers(new, Narrowing::Spot).iter().map(|offer| offer.kind).collect();
+    let as_spot: Vec<Offer> = offers.iter().filter(|offer| spot.contains(&offer.kind)).copied().collect();
+    if as_spot.is_empty() {
+        return Narrowing::None;
+    }
+    *offers = as_spot;
+    Narrowing::Spot
+}

@@ -1,0 +1,241 @@
+//! "These nodes gone, where do their pods go?" asked many times of one cluster.
+//!
+//! The cluster is compiled once. A question takes the nodes out, places their pods by the reference's order (existing
+//! nodes before new ones, reservations used where they can be), and is taken back: it costs the pods it moves, not the
+//! cluster. An answer that is kept is what the next question starts from.
+
+mod offers;
+
+use std::sync::Arc;
+
+use karpenter_core::World;
+use karpenter_core::plan::Reason;
+use rustc_hash::FxHashMap;
+
+pub use offers::{Narrowing, Offer};
+
+use crate::explain;
+use crate::first_match;
+use crate::groups::GroupId;
+use crate::place::Reserving;
+use crate::problem::Problem;
+use crate::solution::BASELINE;
+use crate::state::{Slot, State};
+use crate::terms::SetId;
+
+/// A compiled cluster and what has been asked of it so far.
+pub struct WhatIf<'w> {
+    problem: Problem<'w>,
+    state: State,
+    /// By position in `World::pods`: its number in the problem.
+    pod_at: Vec<u32>,
+    /// By position in `World::nodes`: its number as a target.
+    target_at: Vec<Option<u32>>,
+    target_named: FxHashMap<&'w str, usize>,
+    offers: FxHashMap<(usize, SetId), Arc<[Offer]>>,
+}
+
+/// A point to go back to.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(usize);
+
+/// Where every pod of the nodes that leave would go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Housing {
+    /// In the order in which they were placed; the pods are positions in `World::pods`.
+    pub moves: Vec<(usize, Home)>,
+    /// How many new nodes it takes.
+    pub new_nodes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// In `World::nodes`.
+    Node(usize),
+    /// Of the new nodes of this answer.
+    New(usize),
+}
+
+/// Why nodes cannot be missed. Pods and nodes are positions in the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Homeless {
+    NoPlace {
+        pod: usize,
+    },
+    /// The first place found is a node that is not ready for pods yet.
+    NotReady {
+        pod: usize,
+        node: usize,
+    },
+}
+
+const NONE: u32 = u32::MAX;
+
+impl<'w> WhatIf<'w> {
+    /// `movable` are the pods that questions will be about. Pods that wait for a node take what room there is first.
+    pub fn new(world: &'w World, movable: &[usize]) -> Self {
+        let mut problem = Problem::compile_with(world, movable);
+        let mut state = State::new(&problem, BASELINE);
+        let mut pod_at = vec![NONE; world.pods.len()];
+        problem.pods.iter().enumerate().for_each(|(at, pod)| pod_at[pod.index] = at as u32);
+        let mut is_movable = vec![false; world.pods.len()];
+        movable.iter().for_each(|pod| is_movable[*pod] = true);
+        for pod in 0..problem.pods.len() {
+            if !is_movable[problem.pods[pod].index] {
+                first_match::place_on_existing(&mut problem, &mut state, pod);
+            }
+        }
+        let mut target_at = vec![None; world.nodes.len()];
+        problem.nodes.iter().enumerate().for_each(|(at, node)| target_at[node.index] = Some(at as u32));
+        let targets = problem.nodes.iter().enumerate();
+        let target_named = targets.map(|(at, node)| (&*world.nodes[node.index].name, at)).collect();
+        state.mark();
+        Self { problem, state, pod_at, target_at, target_named, offers: FxHashMap::default() }
+    }
+
+    /// Pods of nodes that leave are not to go here.
+    pub fn close(&mut self, node: usize) {
+        if let Some(target) = self.target_at[node] {
+            self.state.closed.insert(target as usize);
+        }
+    }
+
+    pub fn mark(&mut self) -> Mark {
+        Mark(self.state.mark())
+    }
+
+    /// Takes back everything since the mark.
+    pub fn rollback(&mut self, mark: Mark) {
+        self.state.rollback(mark.0);
+    }
+
+    /// Keeps the answer for what follows. Its new nodes take no more pods: they are not there yet.
+    pub fn settle(&mut self) {
+        self.state.settle();
+    }
+
+    /// Takes nodes out, with these pods of theirs. Whatever the answer, the state stays as it is until it is rolled back.
+    pub fn leave(&mut self, nodes: &[usize], pods: &[usize]) -> Result<Housing, Homeless> {
+        let mut queue: Vec<usize> = pods.iter().map(|pod| self.pod_at[*pod] as usize).collect();
+        for node in nodes {
+            let Some(target) = self.target_at[*node].map(|target| target as usize) else { continue };
+            queue.extend(self.take_out(target));
+        }
+        for pod in pods {
+            self.uncount(*pod);
+        }
+        queue.sort_unstable();
+        self.place_all(queue)
+    }
+
+    /// Closes a node and gives back what it took of its pool's limits; answers the waiting pods that were to go there.
+    fn take_out(&mut self, target: usize) -> Vec<usize> {
+        let index = self.problem.nodes[target].index;
+        let waiting: Vec<usize> = self.state.close(target).into_iter().map(|(pod, _)| pod).collect();
+        for pod in &waiting {
+            self.uncount_at(*pod, target);
+        }
+        let node = &self.problem.world.nodes[index];
+        let pool = node.pool().filter(|_| !node.deleting);
+        let template =
+            self.problem.templates.iter().position(|template| {
+                template.is_limited() && pool == Some(&*self.problem.world.pools[template.pool].name)
+            });
+        if let Some(template) = template {
+            let capacity = self.problem.names.amounts(&node.capacity);
+            let limits = &self.problem.templates[template].limits;
+            let freed: Vec<_> = limits.iter().map(|(resource, _)| capacity.get(*resource)).collect();
+            self.state.credit(template, &freed);
+        }
+        waiting
+    }
+
+    /// A bound pod no longer counts where it is.
+    fn uncount(&mut self, pod: usize) {
+        let of = &self.problem.world.pods[pod];
+        let name = of.node.as_ref();
+        let Some(target) = name.and_then(|name| self.target_named.get(&**name).copied()) else { return };
+        let at = self.pod_at[pod] as usize;
+        let class = &self.problem.classes[self.problem.pods[at].class];
+        let counted: Vec<GroupId> = if of.is_active() { class.counted_in.clone() } else { Vec::new() };
+        let kept: Vec<GroupId> = if of.is_terminal() { Vec::new() } else { class.keeps_out.clone() };
+        self.uncount_in(counted.into_iter().chain(kept), target);
+    }
+
+    fn uncount_at(&mut self, pod: usize, target: usize) {
+        let class = &self.problem.classes[self.problem.pods[pod].class];
+        let groups: Vec<GroupId> = class.counted_in.iter().chain(&class.keeps_out).copied().collect();
+        self.uncount_in(groups.into_iter(), target);
+    }
+
+    fn uncount_in(&mut self, groups: impl Iterator<Item = GroupId>, target: usize) {
+        for id in groups {
+            if let Some(slot) = self.problem.slot_on_node(id, target) {
+                self.state.uncount(id, slot);
+            }
+        }
+    }
+
+    /// Largest first, until a full round places none.
+    fn place_all(&mut self, queue: Vec<usize>) -> Result<Housing, Homeless> {
+        let start = self.state.mark();
+        let mut waiting = queue.clone();
+        while !waiting.is_empty() {
+            let before = waiting.len();
+            let (problem, state) = (&mut self.problem, &mut self.state);
+            waiting.retain(|pod| first_match::place(problem, state, *pod, Reserving::Fallback).is_err());
+            if waiting.len() == before {
+                return Err(Homeless::NoPlace { pod: self.problem.pods[waiting[0]].index });
+            }
+        }
+        self.housing(&queue, start)
+    }
+
+    fn housing(&self, queue: &[usize], start: usize) -> Result<Housing, Homeless> {
+        let mut homes: FxHashMap<usize, Home> = FxHashMap::default();
+        let new = &self.state.claims[self.state.settled..];
+        for (at, claim) in new.iter().enumerate() {
+            homes.extend(claim.pods.iter().map(|(pod, _)| (*pod, Home::New(at))));
+        }
+        for target in self.state.filled_since(start) {
+            let node = self.problem.nodes[target].index;
+            homes.extend(self.state.nodes[target].pods.iter().map(|(pod, _)| (*pod, Home::Node(node))));
+        }
+        let mut moves = Vec::with_capacity(queue.len());
+        for at in queue {
+            let (pod, home) = (self.problem.pods[*at].index, homes[at]);
+            match home {
+                Home::Node(node) if !self.problem.world.nodes[node].is_initialized() => {
+                    return Err(Homeless::NotReady { pod, node });
+                }
+                Home::Node(_) | Home::New(_) => moves.push((pod, home)),
+            }
+        }
+        Ok(Housing { moves, new_nodes: new.len() })
+    }
+
+    /// Why a pod that was left without a place finds none, pool by pool.
+    pub fn explain(&mut self, pod: usize) -> Option<Reason> {
+        let at = self.pod_at[pod];
+        (at != NONE).then(|| explain::Reasons::default().of(&mut self.problem, &self.state, at as usize))
+    }
+}
+
+impl Problem<'_> {
+    /// Where a pod on a node counts in a group; nowhere if the group does not look at the node.
+    fn slot_on_node(&mut self, id: GroupId, node: usize) -> Option<Slot> {
+        if !self.group_sees_node(id, node) {
+            return None;
+        }
+        match self.domains.groups[id.0 as usize].table {
+            None => Some(Slot::Node(node)),
+            Some(table) => {
+                let of = &self.domains.keys[table].nodes;
+                of.iter().position(|nodes| nodes.contains(node)).map(Slot::Domain)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
