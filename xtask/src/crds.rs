@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use karpenter_api::{Kind, crd_file_name, crd_yaml};
+use karpenter_api::{ConversionService, Kind, convertible_crd, crd_file_name, to_yaml};
 
 use crate::workspace;
 
@@ -14,12 +14,18 @@ mod template;
 /// that upgrades them.
 fn folders() -> [(PathBuf, BTreeMap<String, String>); 2] {
     let charts = workspace::root().join("charts");
-    let plain = |kind| (crd_file_name(kind), crd_yaml(kind));
-    let template = |kind| (crd_file_name(kind), template::of(kind.group_version().0, &crd_yaml(kind)));
+    let plain = |kind| (crd_file_name(kind), to_yaml(&convertible_crd(kind, &usual_service())));
+    let template = |kind| (crd_file_name(kind), template::of(kind));
     [
         (charts.join("karpenter/crds"), Kind::ALL.into_iter().map(plain).collect()),
         (charts.join("karpenter-crd/templates"), Kind::ALL.into_iter().map(template).collect()),
     ]
+}
+
+/// Plain files cannot know their release. Until the controller has written where its webhook is, requests for v1beta1
+/// fail, which is better than objects stored as they came.
+fn usual_service() -> ConversionService {
+    ConversionService { name: "karpenter".to_owned(), namespace: "kube-system".to_owned(), port: 8443, ca_bundle: None }
 }
 
 pub(crate) fn make() -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! The objects of the chart, compared with the table of what an operator expects to find.
 
+use karpenter_api::{ConversionService, Kind, convertible_crd};
 use serde_json::{Value, json};
 
 use super::helm::{Helm, Release, Rendered, chart, helm, read};
@@ -348,7 +349,7 @@ fn the_seeds_values_give_what_they_say() {
 
 #[test]
 fn definitions_come_with_the_chart_and_as_templates_of_their_own() {
-    // covers: API-HM-40
+    // covers: API-HM-40, API-CV-13
     let names = |folder: &str| {
         let entries = std::fs::read_dir(chart(folder)).unwrap();
         let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -369,7 +370,6 @@ fn definitions_come_with_the_chart_and_as_templates_of_their_own() {
     let annotated = definitions(&helm, &["additionalAnnotations.a=b"]);
     assert_eq!(plain.objects.len(), 5);
     for definition in &plain.objects {
-        assert_eq!(definition["spec"]["conversion"], Value::Null);
         let versions = definition["spec"]["versions"].as_array().unwrap();
         assert!(
             versions
@@ -378,21 +378,15 @@ fn definitions_come_with_the_chart_and_as_templates_of_their_own() {
         );
     }
     assert!(annotated.objects.iter().all(|definition| definition["metadata"]["annotations"] == json!({"a": "b"})));
-    // With the webhook they are the definitions of the program, and where v1beta1 is served they say who converts.
-    let with = definitions(&helm, &["webhook.serviceName=other", "webhook.serviceNamespace=there"]);
-    for definition in karpenter_api::crds() {
-        let name = definition["metadata"]["name"].as_str().unwrap();
-        let mut found = with.get("CustomResourceDefinition", name).clone();
-        let conversion = found["spec"].as_object_mut().unwrap().remove("conversion");
-        assert_eq!(found, definition, "{name}");
-        let converted = definition["spec"]["versions"].as_array().unwrap().len() > 1;
-        assert_eq!(conversion.is_some(), converted, "{name}");
-        if let Some(conversion) = conversion {
-            let group = definition["spec"]["group"].as_str().unwrap();
-            let service =
-                json!({"name": "other", "namespace": "there", "path": format!("/conversion/{group}"), "port": 8443});
-            assert_eq!(conversion["webhook"]["clientConfig"]["service"], service);
-        }
+    // They are the definitions of the program, with the webhook where the values say it is.
+    let with =
+        definitions(&helm, &["webhook.serviceName=other", "webhook.serviceNamespace=there", "webhook.port=9443"]);
+    let service = ConversionService { name: "other".into(), namespace: "there".into(), port: 9443, ca_bundle: None };
+    for kind in Kind::ALL {
+        let expected = convertible_crd(kind, &service);
+        let name = expected["metadata"]["name"].as_str().unwrap();
+        assert_eq!(*with.get("CustomResourceDefinition", name), expected, "{name}");
+        assert_eq!(*plain.get("CustomResourceDefinition", name), karpenter_api::crd(kind), "{name}");
     }
 }
 
