@@ -1,16 +1,11 @@
 //! The interruption queue: messages become visible, are received, and come back unless they are deleted.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jiff::Timestamp;
-use karpenter_provider_aws::calls::QueueMessage;
+use karpenter_provider_aws::calls::{QueueMessage, ReceiveMessages};
 use karpenter_provider_aws::ttl::later;
 use serde_json::json;
-
-/// Received messages are hidden so long.
-const VISIBILITY: Duration = Duration::from_secs(20);
-const AT_ONCE: usize = 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
@@ -33,10 +28,11 @@ impl Queue {
         self.messages.insert(self.sent, Held { body, sent_at: now, visible_from: now, received: 0 });
     }
 
-    pub(crate) fn receive(&mut self, now: Timestamp) -> Vec<QueueMessage> {
+    pub(crate) fn receive(&mut self, request: &ReceiveMessages, now: Timestamp) -> Vec<QueueMessage> {
         let mut received = Vec::new();
-        for (number, held) in self.messages.iter_mut().filter(|(_, held)| held.visible_from <= now).take(AT_ONCE) {
-            held.visible_from = later(now, VISIBILITY);
+        let visible = self.messages.iter_mut().filter(|(_, held)| held.visible_from <= now);
+        for (number, held) in visible.take(request.at_most as usize) {
+            held.visible_from = later(now, request.visibility);
             held.received += 1;
             received.push(QueueMessage {
                 id: format!("message-{number}"),

@@ -5,6 +5,7 @@ mod calls;
 mod fleet;
 mod records;
 mod services;
+mod staging;
 mod templates;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ pub(crate) use records::{Record, matches_tags};
 
 use agenda::Agenda;
 use fleet::Remembered;
+use staging::Staged;
 use templates::HeldTemplate;
 
 /// Cheap to clone; all clones are the same region.
@@ -67,6 +69,7 @@ pub(crate) struct State {
     pub(crate) faults: Faults,
     profiles: BTreeMap<String, InstanceProfile>,
     queue: Queue,
+    staged: Staged,
     calls: BTreeMap<&'static str, u64>,
     buckets: BTreeMap<&'static str, (f64, Timestamp)>,
     events: Vec<MachineEvent>,
@@ -96,6 +99,7 @@ impl Region {
             faults: Faults::default(),
             profiles: BTreeMap::new(),
             queue: Queue::default(),
+            staged: Staged { placement_groups: options.placement_groups.clone(), ..Staged::default() },
             calls: BTreeMap::new(),
             buckets: BTreeMap::new(),
             events: Vec::new(),
@@ -125,7 +129,8 @@ impl Region {
             iam: shared.clone(),
             eks: shared.clone(),
             pricing: shared.clone(),
-            sqs: shared,
+            sqs: shared.clone(),
+            zonal_shift: shared,
         }
     }
 

@@ -24,6 +24,12 @@ pub enum Kind {
     InstanceTerminated,
     CapacityReservationInterrupted,
     ScheduledChange,
+    /// Not a message: a check of the instance itself fails.
+    InstanceStatus,
+    /// Not a message: a check of the host fails.
+    SystemStatus,
+    /// Not a message: EC2 will stop or restart the instance.
+    EventStatus,
     NoOp,
 }
 
@@ -37,6 +43,9 @@ impl Kind {
             Self::InstanceTerminated => "instance_terminated",
             Self::CapacityReservationInterrupted => "capacity_reservation_interrupted",
             Self::ScheduledChange => "scheduled_change",
+            Self::InstanceStatus => "instance_status",
+            Self::SystemStatus => "system_status",
+            Self::EventStatus => "event_status",
             Self::NoOp => "no_op",
         }
     }
@@ -47,7 +56,9 @@ impl Kind {
             | Self::InstanceStopped
             | Self::InstanceTerminated
             | Self::CapacityReservationInterrupted
+            | Self::EventStatus
             | Self::ScheduledChange => Action::Delete,
+            Self::InstanceStatus | Self::SystemStatus => Action::Terminate,
             Self::RebalanceRecommendation => Action::Tell,
             Self::NoOp => Action::Nothing,
         }
@@ -58,9 +69,22 @@ impl Kind {
 pub enum Action {
     /// Delete the claim: its pods move while there is time.
     Delete,
+    /// Delete the claim, and wait for nobody: what runs there does not run well.
+    Terminate,
     /// An event, no more.
     Tell,
     Nothing,
+}
+
+impl Action {
+    /// As log lines have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delete => "CordonAndDrain",
+            Self::Terminate => "ForcefulTermination",
+            Self::Tell | Self::Nothing => "NoAction",
+        }
+    }
 }
 
 /// The body is no EventBridge event.

@@ -14,7 +14,8 @@ pub use ec2::{
 };
 pub use fleet::{CreateFleet, FleetAnswer, FleetConfig, FleetError, FleetInstances, FleetKind, Override, RunInstances};
 pub use services::{
-    Cluster, Eks, Iam, InstanceProfile, NewInstanceProfile, PriceQuery, Pricing, QueueMessage, Sqs, Ssm,
+    Cluster, Eks, Iam, InstanceProfile, NewInstanceProfile, PriceQuery, Pricing, QueueMessage, ReceiveMessages, Shift,
+    Sqs, Ssm, ZonalShift,
 };
 pub use template::{
     BlockDevice, CapacityReservationTarget, ConnectionTracking, Interface, MetadataOptions, NewLaunchTemplate, Volume,
@@ -57,4 +58,5 @@ pub struct Aws {
     pub eks: Arc<dyn Eks>,
     pub pricing: Arc<dyn Pricing>,
     pub sqs: Arc<dyn Sqs>,
+    pub zonal_shift: Arc<dyn ZonalShift>,
 }

@@ -16,6 +16,7 @@ mod drift;
 pub mod errors;
 mod fnv;
 pub mod images;
+pub mod instance_status;
 pub mod instances;
 pub mod interruption;
 pub mod launch;
@@ -42,7 +43,7 @@ pub mod unavailable;
 
 pub use calls::Aws;
 pub use node_class::NodeClassController;
-pub use objects::{ClusterReads, LiveReads};
+pub use objects::{LiveObjects, Objects};
 pub use provider::{AwsProvider, Observer, Parts, Unobserved};
 pub use settings::Settings;
 pub use tasks::{Task, tasks};

@@ -1,26 +1,38 @@
-//! What the provider reads of the cluster, and how it names objects in notices.
+//! What the provider reads of the cluster and ends in it, and how it names objects in notices.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use karpenter_api::{EC2NodeClass, NodeClaim, NodePool};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use karpenter_api::{EC2NodeClass, NodeClaim, NodePool, labels};
 use karpenter_provider::{BoxError, Subject};
 use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::json;
 
-/// Reads by name. Whoever has a watch at hand may answer from it.
+use crate::node_class::is_status;
+
+/// Whoever has a watch at hand may answer reads from it, and knows whom a deletion concerns.
 #[async_trait]
-pub trait ClusterReads: Send + Sync {
+pub trait Objects: Send + Sync {
     async fn node_class(&self, name: &str) -> Result<Option<Arc<EC2NodeClass>>, BoxError>;
     async fn node_pool(&self, name: &str) -> Result<Option<Arc<NodePool>>, BoxError>;
     async fn node_pools(&self) -> Result<Vec<Arc<NodePool>>, BoxError>;
+    async fn node_claims(&self) -> Result<Vec<Arc<NodeClaim>>, BoxError>;
+    async fn node(&self, name: &str) -> Result<Option<Arc<Node>>, BoxError>;
+
+    /// Ends a claim whose instance is about to go; its pods need another place at once. With a deadline, drained only
+    /// until then. Answers whether it was there to be deleted.
+    async fn end_claim(&self, claim: &NodeClaim, deadline: Option<Timestamp>) -> Result<bool, BoxError>;
 }
 
 /// Asks the API server each time.
 #[derive(Clone)]
-pub struct LiveReads(pub kube::Client);
+pub struct LiveObjects(pub kube::Client);
 
 #[async_trait]
-impl ClusterReads for LiveReads {
+impl Objects for LiveObjects {
     async fn node_class(&self, name: &str) -> Result<Option<Arc<EC2NodeClass>>, BoxError> {
         Ok(Api::all(self.0.clone()).get_opt(name).await?.map(Arc::new))
     }
@@ -33,6 +45,44 @@ impl ClusterReads for LiveReads {
         let pools = Api::<NodePool>::all(self.0.clone()).list(&Default::default()).await?;
         Ok(pools.items.into_iter().map(Arc::new).collect())
     }
+
+    async fn node_claims(&self) -> Result<Vec<Arc<NodeClaim>>, BoxError> {
+        let claims = Api::<NodeClaim>::all(self.0.clone()).list(&Default::default()).await?;
+        Ok(claims.items.into_iter().map(Arc::new).collect())
+    }
+
+    async fn node(&self, name: &str) -> Result<Option<Arc<Node>>, BoxError> {
+        Ok(Api::all(self.0.clone()).get_opt(name).await?.map(Arc::new))
+    }
+
+    async fn end_claim(&self, claim: &NodeClaim, deadline: Option<Timestamp>) -> Result<bool, BoxError> {
+        let api = Api::<NodeClaim>::all(self.0.clone());
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        if let Some(deadline) = deadline {
+            let patch = Patch::Merge(deadline_patch(deadline));
+            match api.patch(name, &PatchParams::default(), &patch).await {
+                Err(error) if is_status(&error, 404) => return Ok(false),
+                other => other?,
+            };
+        }
+        let preconditions = Preconditions { uid: claim.metadata.uid.clone(), ..Preconditions::default() };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match api.delete(name, &params).await {
+            // Gone, or another claim of the same name: either way not ours to delete.
+            Err(error) if is_status(&error, 404) || is_status(&error, 409) => Ok(false),
+            other => Ok(other.map(|_| true)?),
+        }
+    }
+}
+
+/// Tells termination to drain no longer than this.
+pub fn deadline_patch(deadline: Timestamp) -> serde_json::Value {
+    let whole = Timestamp::from_second(deadline.as_second()).unwrap_or(deadline);
+    json!({"metadata": {"annotations": {labels::TERMINATION_TIMESTAMP: whole.to_string()}}})
+}
+
+pub fn node_subject(node: &Node) -> Subject {
+    subject("v1", "Node", &node.metadata)
 }
 
 pub fn claim_subject(claim: &NodeClaim) -> Subject {

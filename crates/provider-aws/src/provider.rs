@@ -22,7 +22,7 @@ use crate::calls::{Aws, Instance, InstanceState};
 use crate::images::Images;
 use crate::instances::{Instances, Look, capacity_type, instance_id};
 use crate::launch::{FleetBatch, Launched, Plans, reservation_labels};
-use crate::objects::{ClusterReads, claim_subject, pool_subject};
+use crate::objects::{Objects, claim_subject, pool_subject};
 use crate::placement_groups::PlacementGroups;
 use crate::profiles::Profiles;
 use crate::reservations::Reservations;
@@ -44,7 +44,7 @@ pub struct Parts {
     pub now: Now,
     pub recorder: Arc<dyn Recorder>,
     pub observer: Arc<dyn Observer>,
-    pub objects: Arc<dyn ClusterReads>,
+    pub objects: Arc<dyn Objects>,
     pub types: Types,
     pub unavailable: Unavailable,
     pub subnets: Subnets,
@@ -65,11 +65,13 @@ pub struct Parts {
 pub trait Observer: Send + Sync {
     fn launch_failed(&self, _zone: &str, _zone_id: &str, _capacity_type: &str, _reason: &'static str) {}
     fn termination_failed(&self, _zone: &str, _zone_id: &str) {}
-    /// With the time at which the event happened.
-    fn message_received(&self, _kind: &'static str, _time: Option<jiff::Timestamp>) {}
+    fn message_received(&self, _kind: &'static str) {}
+    /// What it asks for is stored, so long after the event.
+    fn message_handled(&self, _late: Duration) {}
     fn message_deleted(&self) {}
     /// A claim was deleted because its instance goes.
-    fn interrupted(&self, _kind: &'static str, _pool: &str, _capacity_type: &str) {}
+    fn interrupted(&self, _kind: &'static str, _claim: &NodeClaim) {}
+    fn unhealthy_instance(&self, _category: &'static str) {}
 }
 
 /// For tests and tools without metrics.
@@ -82,7 +84,7 @@ impl Parts {
         aws: Aws,
         settings: Settings,
         now: Now,
-        objects: Arc<dyn ClusterReads>,
+        objects: Arc<dyn Objects>,
         recorder: Arc<dyn Recorder>,
         observer: Arc<dyn Observer>,
     ) -> Arc<Self> {

@@ -83,7 +83,7 @@ impl Reservations {
         self.change(id, |_, _| 0);
     }
 
-    fn told(&self, reservations: &[CapacityReservation], now: Timestamp) {
+    pub(crate) fn told(&self, reservations: &[CapacityReservation], now: Timestamp) {
         let mut counts = self.lock();
         for reservation in reservations {
             counts.free.insert(reservation.id.clone(), (reservation.available, now, later(now, COUNT_LIFE)));

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use karpenter_provider::ProviderError;
 
 use crate::demotion;
+use crate::instance_status::{self, InstanceHealth};
 use crate::interruption::Interruption;
 use crate::prices;
 use crate::provider::Parts;
@@ -18,6 +19,10 @@ const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
 /// Templates live a minute from their last use; a finer look would not delete them noticeably sooner.
 const TEMPLATE_SWEEP: Duration = Duration::from_secs(10);
 
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+/// A spot warning leaves two minutes; after an outage of the queue most of them should be left.
+const QUEUE_RETRY: Duration = Duration::from_secs(20);
+
 /// One round; answers when the next is due.
 pub type Round = Arc<dyn Fn() -> BoxFuture<'static, Result<Duration, ProviderError>> + Send + Sync>;
 
@@ -27,6 +32,8 @@ pub struct Task {
     /// How long to wait before the first round.
     pub delay: Duration,
     pub round: Round,
+    /// A round that fails is tried again ever later, but at least this often.
+    pub longest_retry: Duration,
 }
 
 impl Task {
@@ -35,7 +42,7 @@ impl Task {
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<Duration, ProviderError>> + Send + 'static,
     {
-        Self { name, delay, round: Arc::new(move || round().boxed()) }
+        Self { name, delay, round: Arc::new(move || round().boxed()), longest_retry: LONGEST_RETRY }
     }
 }
 
@@ -105,12 +112,18 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
             async move { demotion::round(&parts, &client).await.map(|_| demotion::EVERY) }
         }));
     }
+    let (sick, health) = (of(parts), Arc::new(InstanceHealth::default()));
+    all.push(Task::new("interruption.instancestatus", instance_status::EVERY, move || {
+        let (parts, health) = (sick.clone(), health.clone());
+        async move { health.round(&parts).await }
+    }));
     if let Some(queue) = parts.settings.interruption_queue.as_ref().filter(|queue| !queue.is_empty()) {
-        let (parts, client, queue) = (of(parts), client.clone(), Arc::new(Interruption::new(queue)));
-        all.push(Task::new("interruption", Duration::ZERO, move || {
-            let (parts, client, queue) = (parts.clone(), client.clone(), queue.clone());
-            async move { queue.round(&parts, &client).await }
-        }));
+        let (parts, queue) = (of(parts), Arc::new(Interruption::new(queue)));
+        let task = Task::new("interruption", Duration::ZERO, move || {
+            let (parts, queue) = (parts.clone(), queue.clone());
+            async move { queue.round(&parts).await }
+        });
+        all.push(Task { longest_retry: QUEUE_RETRY, ..task });
     }
     all
 }

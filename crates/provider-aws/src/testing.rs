@@ -5,14 +5,18 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use karpenter_api::EC2NodeClass;
+use karpenter_api::{EC2NodeClass, NodeClaim, NodePool};
 use karpenter_core::InstanceType;
 use karpenter_ec2::catalogue::{SpotPrices, TypeFacts, builtin};
 use karpenter_ec2::nodeclass::{NodeClassFacts, Subnet as FactsSubnet};
 use karpenter_ec2::{Circumstances, Ec2Settings, Place, resolve};
+use karpenter_provider::{BoxError, Notice, Recorder};
 use serde_json::{Value, json};
 
 use crate::calls::*;
+use crate::objects::Objects;
+use crate::provider::{Observer, Parts};
+use crate::settings::Settings;
 
 pub(crate) const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 
@@ -79,6 +83,9 @@ pub(crate) struct Fake {
     /// Ids that EC2 leaves as they are when asked to terminate them together with others.
     pub(crate) stubborn: Mutex<Vec<String>>,
     pub(crate) profiles: Mutex<Vec<InstanceProfile>>,
+    /// What the queue holds: id and body. Every poll gets all of it.
+    pub(crate) messages: Mutex<Vec<(String, String)>>,
+    pub(crate) polls: Mutex<Vec<ReceiveMessages>>,
     pub(crate) asked: Mutex<Vec<String>>,
 }
 
@@ -92,6 +99,7 @@ impl Fake {
             eks: self.clone(),
             pricing: self.clone(),
             sqs: self.clone(),
+            zonal_shift: self.clone(),
         }
     }
 
@@ -297,15 +305,126 @@ impl Pricing for Fake {
 
 #[async_trait]
 impl Sqs for Fake {
-    async fn get_queue_url(&self, _: &str) -> Result<String> {
-        not_scripted("GetQueueUrl")
+    async fn get_queue_url(&self, name: &str) -> Result<String> {
+        self.ask(format!("GetQueueUrl {name}"));
+        Ok(format!("https://queues/{name}"))
     }
 
-    async fn receive_messages(&self, _: &str) -> Result<Vec<QueueMessage>> {
-        not_scripted("ReceiveMessage")
+    async fn receive_messages(&self, request: &ReceiveMessages) -> Result<Vec<QueueMessage>> {
+        self.polls.lock().unwrap().push(request.clone());
+        let message = |(id, body): &(String, String)| QueueMessage {
+            id: id.clone(),
+            receipt_handle: id.clone(),
+            body: body.clone(),
+            sent_at: None,
+        };
+        Ok(self.messages.lock().unwrap().iter().map(message).collect())
     }
 
-    async fn delete_message(&self, _: &str, _: &str) -> Result<()> {
-        not_scripted("DeleteMessage")
+    async fn delete_message(&self, _: &str, receipt_handle: &str) -> Result<()> {
+        self.ask(format!("DeleteMessage {receipt_handle}"));
+        self.messages.lock().unwrap().retain(|(id, _)| id != receipt_handle);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ZonalShift for Fake {
+    async fn get_managed_resource(&self, _: &str) -> Result<Vec<Shift>> {
+        not_scripted("GetManagedResource")
+    }
+}
+
+/// A cluster of claims, which remembers what was ended and told.
+#[derive(Default)]
+pub(crate) struct FakeCluster {
+    pub(crate) claims: Mutex<Vec<Arc<NodeClaim>>>,
+    /// A claim of this name cannot be deleted.
+    pub(crate) stuck: Mutex<String>,
+    pub(crate) fake: Arc<Fake>,
+    pub(crate) told: Mutex<Vec<String>>,
+}
+
+impl FakeCluster {
+    pub(crate) fn add(&self, name: &str, instance: &str, labels: &[(&str, &str)]) {
+        let labels: std::collections::BTreeMap<&str, &str> = labels.iter().copied().collect();
+        let object = json!({
+            "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": labels},
+            "spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "main"}, "requirements": []},
+            "status": {"providerID": format!("aws:///us-east-1a/{instance}")},
+        });
+        self.claims.lock().unwrap().push(Arc::new(serde_json::from_value(object).unwrap()));
+    }
+
+    pub(crate) fn parts(self: &Arc<Self>, now: Timestamp) -> Arc<Parts> {
+        let settings = Settings::new("here", "https://api", "1.36");
+        Parts::new(self.fake.aws(), settings, Arc::new(move || now), self.clone(), self.clone(), self.clone())
+    }
+
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.told.lock().unwrap().drain(..).collect()
+    }
+
+    fn tell(&self, what: String) {
+        self.told.lock().unwrap().push(what);
+    }
+}
+
+#[async_trait]
+impl Objects for FakeCluster {
+    async fn node_class(&self, _: &str) -> std::result::Result<Option<Arc<EC2NodeClass>>, BoxError> {
+        Ok(None)
+    }
+
+    async fn node_pool(&self, _: &str) -> std::result::Result<Option<Arc<NodePool>>, BoxError> {
+        Ok(None)
+    }
+
+    async fn node_pools(&self) -> std::result::Result<Vec<Arc<NodePool>>, BoxError> {
+        Ok(Vec::new())
+    }
+
+    async fn node_claims(&self) -> std::result::Result<Vec<Arc<NodeClaim>>, BoxError> {
+        Ok(self.claims.lock().unwrap().clone())
+    }
+
+    async fn node(&self, _: &str) -> std::result::Result<Option<Arc<k8s_openapi::api::core::v1::Node>>, BoxError> {
+        Ok(None)
+    }
+
+    async fn end_claim(&self, claim: &NodeClaim, deadline: Option<Timestamp>) -> std::result::Result<bool, BoxError> {
+        let name = claim.metadata.name.clone().unwrap();
+        tokio::task::yield_now().await;
+        if *self.stuck.lock().unwrap() == name {
+            return Err("the API server refuses".into());
+        }
+        let how = if deadline.is_some() { "at once" } else { "gracefully" };
+        // Among the calls, because their order is what matters.
+        self.fake.ask(format!("end {name} {how}"));
+        Ok(true)
+    }
+}
+
+impl Recorder for FakeCluster {
+    fn publish(&self, notice: Notice) {
+        self.tell(format!("{} {}", notice.subject.name, notice.reason));
+    }
+}
+
+impl Observer for FakeCluster {
+    fn message_received(&self, kind: &'static str) {
+        self.tell(format!("received {kind}"));
+    }
+
+    fn message_handled(&self, late: std::time::Duration) {
+        self.tell(format!("handled {}s late", late.as_secs()));
+    }
+
+    fn message_deleted(&self) {
+        self.tell("deleted".to_owned());
+    }
+
+    fn interrupted(&self, kind: &'static str, claim: &NodeClaim) {
+        self.tell(format!("interrupted {kind} {}", claim.metadata.name.clone().unwrap()));
     }
 }

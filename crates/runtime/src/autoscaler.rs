@@ -15,7 +15,6 @@ use crate::roster::roster;
 
 /// A task that fails is tried again after this, then after twice this, and so on.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_secs(300);
 
 /// An autoscaler that is ready to run.
 pub struct Autoscaler {
@@ -48,19 +47,30 @@ impl Autoscaler {
     }
 }
 
+/// A cause is said once, however often it is met, and once more when it is over.
 async fn repeat(task: Task) {
     tokio::time::sleep(task.delay).await;
     let mut retry = FIRST_RETRY;
+    let mut said = String::new();
     loop {
         let pause = match (task.round)().await {
             Ok(pause) => {
-                retry = FIRST_RETRY;
+                if !said.is_empty() {
+                    tracing::info!(controller = task.name, "it works again");
+                }
+                (retry, said) = (FIRST_RETRY, String::new());
                 pause
             }
             Err(error) => {
-                tracing::error!(controller = task.name, error = chain(&error), "Reconciler error");
+                let cause = chain(&error);
+                if cause == said {
+                    tracing::debug!(controller = task.name, error = cause, "Reconciler error");
+                } else {
+                    tracing::error!(controller = task.name, error = cause, "Reconciler error");
+                }
+                said = cause;
                 let pause = retry;
-                retry = (retry * 2).min(LAST_RETRY);
+                retry = (retry * 2).min(task.longest_retry);
                 pause
             }
         };

@@ -1,5 +1,7 @@
 //! Series that belong to no single controller, and the page they are all on.
 
+mod interruption;
+
 use std::sync::Arc;
 
 use karpenter_controllers::Context;
@@ -9,6 +11,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+
+use interruption::InterruptionSeries;
 
 /// What a program of ours was built from. Upstream's label names stay, so that dashboards keep working.
 const BUILD: [(&str, &str); 4] = [
@@ -61,6 +65,7 @@ impl Collector for Build {
 pub(crate) struct CloudSeries {
     launch_failures: Family<LaunchFailure, Counter>,
     termination_failures: Family<Zone, Counter>,
+    pub(crate) interruption: InterruptionSeries,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -79,7 +84,11 @@ struct Zone {
 
 impl CloudSeries {
     pub(crate) fn register(registry: &mut Registry) -> Self {
-        let series = Self { launch_failures: Family::default(), termination_failures: Family::default() };
+        let series = Self {
+            launch_failures: Family::default(),
+            termination_failures: Family::default(),
+            interruption: InterruptionSeries::register(registry),
+        };
         registry.register(
             "cloudprovider_instance_launch_failures",
             "Number of offerings that a launch found nothing in",

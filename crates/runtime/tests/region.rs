@@ -32,6 +32,10 @@ struct Lab {
 
 impl Lab {
     async fn new(seed: u64) -> Self {
+        Self::with(seed, |_, _| {}).await
+    }
+
+    async fn with(seed: u64, change: impl FnOnce(&mut Options, &mut karpenter_provider_aws::Settings)) -> Self {
         let start = START.parse().unwrap();
         let clock = Arc::new(TokioClock::starting_at(start));
         let server = ApiServer::new(ServerOptions { clock, seed, rbac: false, keep_history: false });
@@ -47,9 +51,10 @@ impl Lab {
         let mut options = Options::new("us-east-1", seed, "simulated");
         options.capacity = Capacity::Unlimited;
         let (endpoint, version) = (options.cluster_endpoint.clone(), options.kubernetes_version.clone());
+        let mut facts = karpenter_provider_aws::Settings::new("simulated", &endpoint, &version);
+        change(&mut options, &mut facts);
         let now = clock.clone();
         let region = Region::new(options, Arc::new(move || now.now()));
-        let facts = karpenter_provider_aws::Settings::new("simulated", &endpoint, &version);
         let amazon = Amazon::start(client.clone(), &clock, region.aws(), facts).await.unwrap();
         let autoscaler = Autoscaler::new(client.clone(), clock, &amazon, Settings::default());
         let context = autoscaler.context.clone();
@@ -76,6 +81,10 @@ impl Lab {
 
     /// A node class, and a pool of ordinary types whose empty nodes go.
     async fn pool(&self) {
+        self.pool_of(&["on-demand"]).await;
+    }
+
+    async fn pool_of(&self, capacity_types: &[&str]) {
         let class = json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
             "spec": {"role": "KarpenterNodeRole", "amiSelectorTerms": [{"alias": "al2023@latest"}],
                 "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": "simulated"}}],
@@ -87,13 +96,20 @@ impl Lab {
             within("karpenter.k8s.aws/instance-category", "In", &["c", "m", "r"]),
             within("karpenter.k8s.aws/instance-cpu", "Lt", &["17"]),
             within("kubernetes.io/arch", "In", &["amd64"]),
-            within("karpenter.sh/capacity-type", "In", &["on-demand"]),
+            within("karpenter.sh/capacity-type", "In", capacity_types),
         ];
         let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
             "spec": {"template": {"spec": {"requirements": requirements,
                 "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}},
                 "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]}}});
         self.create("/apis/karpenter.sh/v1/nodepools", pool).await;
+    }
+
+    /// The metrics page.
+    fn metrics(&self) -> String {
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, &self.context.metrics.registry()).unwrap();
+        page
     }
 
     fn launches(&self) -> Vec<Arc<karpenter_controllers::decision::Record>> {
@@ -187,4 +203,62 @@ async fn the_nodes_at_the_end_are_those_of_the_first_plan_and_they_go_when_their
     let alive = lab.region.price_per_hour();
     assert_eq!(alive.0, 0, "nothing is paid for any more");
     assert!(lab.server.version() > 0);
+}
+
+/// The name of the node an instance became.
+fn node_of(lab: &Lab, id: &str) -> String {
+    let all = lab.region.instances();
+    all.into_iter().find(|one| one.instance.id == id).and_then(|one| one.node_name).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spot_warning_brings_a_replacement_in_one_pass_of_planning() {
+    // covers: SCH-BATCH-26, API-IQ-04, API-IQ-06, API-IQ-07, API-IQ-08, API-IQ-10, AWS-OPS-16, AWS-MET-07
+    let lab = Lab::with(5, |_, settings| settings.interruption_queue = Some("simulated".to_owned())).await;
+    lab.pool_of(&["spot"]).await;
+    lab.settle(10).await;
+    lab.create(DEPLOYMENTS, deployment(("even", "1", "1Gi"), 4)).await;
+    lab.settle(240).await;
+    let pods = lab.list("/api/v1/namespaces/default/pods").await;
+    assert!(pods.iter().all(|pod| pod["status"]["phase"] == "Running"), "{pods:?}");
+    let before = lab.launches().len();
+    let fleets = lab.region.calls()["CreateFleet"];
+    let victim = lab.region.instances().remove(0).instance;
+    lab.region.warn(&victim.id, karpenter_aws_sim::Warning::SpotInterruption);
+    // Less than the time a batch waits for company, and less than a call to EC2 takes: the plan is there.
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    let launches = lab.launches();
+    assert!(launches.len() > before, "a replacement is planned at once");
+    let created = launches[before..].iter().all(|record| {
+        let Decision::Launch(_) = &record.decision else { return false };
+        lab.context.clock.now().duration_since(record.at).as_secs_f64() <= 0.9
+    });
+    assert!(created);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(lab.region.calls()["CreateFleet"] > fleets, "and launched");
+    let node = send(&lab.client, "GET", &format!("/api/v1/nodes/{}", node_of(&lab, &victim.id)), None).await;
+    let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    assert!(taints.iter().any(|taint| taint["key"] == "karpenter.sh/disrupted"), "{taints:?}");
+    let replaced = lab.region.instances();
+    let again = |one: &karpenter_aws_sim::SimInstance| {
+        one.instance.id != victim.id
+            && one.instance.launched_at > victim.launched_at
+            && (&one.instance.instance_type, &one.instance.zone) == (&victim.instance_type, &victim.zone)
+    };
+    assert!(!replaced.iter().any(again), "not from the pool that takes instances back");
+    let page = lab.metrics();
+    for line in [
+        "karpenter_interruption_received_messages_total{message_type=\"spot_interrupted\"} 1",
+        "karpenter_interruption_deleted_messages_total 1",
+        "karpenter_interruption_message_queue_duration_seconds_count 1",
+    ] {
+        assert!(page.contains(line), "{line} is not in {page}");
+    }
+    let counted = page.lines().find(|line| {
+        line.starts_with("karpenter_nodeclaims_disrupted_total{") && line.contains("reason=\"spot_interrupted\"")
+    });
+    assert!(counted.is_some_and(|line| line.ends_with(" 1") && line.contains("capacity_type=\"spot\"")), "{counted:?}");
+    lab.settle(240).await;
+    let pods = lab.list("/api/v1/namespaces/default/pods").await;
+    assert_eq!(pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count(), 4);
 }

@@ -10,6 +10,7 @@ use karpenter_provider_aws::calls::{
 };
 
 use super::records::matches;
+use super::staging::health_matches;
 use super::{Region, matches_tags};
 
 fn unknown_instance(operation: &'static str, id: &str) -> AwsError {
@@ -115,7 +116,7 @@ impl Ec2 for Region {
                 _ => true,
             })
         };
-        Ok(self.shared.options.placement_groups.iter().filter(matches).cloned().collect())
+        Ok(self.lock().staged.placement_groups.iter().filter(matches).cloned().collect())
     }
 
     async fn describe_instances(&self, request: &DescribeInstances) -> Result<Vec<Instance>> {
@@ -136,9 +137,11 @@ impl Ec2 for Region {
         Ok(found)
     }
 
-    async fn describe_instance_status(&self, _filters: &[Filter]) -> Result<Vec<InstanceStatus>> {
+    async fn describe_instance_status(&self, filters: &[Filter]) -> Result<Vec<InstanceStatus>> {
         self.arrive("DescribeInstanceStatus").await?;
-        Ok(Vec::new())
+        let state = self.lock();
+        let sick = state.staged.health.values().filter(|status| health_matches(status, filters));
+        Ok(sick.cloned().collect())
     }
 
     async fn create_fleet(&self, request: &CreateFleet) -> Result<FleetAnswer> {

@@ -4,15 +4,13 @@ use async_trait::async_trait;
 use std::time::Duration;
 
 use karpenter_provider_aws::calls::{
-    AwsError, Cluster, Eks, Iam, InstanceProfile, NewInstanceProfile, PriceQuery, Pricing, QueueMessage, Result, Sqs,
-    Ssm,
+    AwsError, Cluster, Eks, Iam, InstanceProfile, NewInstanceProfile, PriceQuery, Pricing, QueueMessage,
+    ReceiveMessages, Result, Shift, Sqs, Ssm, ZonalShift,
 };
 use karpenter_provider_aws::ttl::later;
 use serde_json::json;
 
 use super::Region;
-
-const LONG_POLL: Duration = Duration::from_secs(20);
 
 #[async_trait]
 impl Ssm for Region {
@@ -144,15 +142,15 @@ impl Sqs for Region {
     }
 
     /// Waits for a message, for a while.
-    async fn receive_messages(&self, _url: &str) -> Result<Vec<QueueMessage>> {
+    async fn receive_messages(&self, request: &ReceiveMessages) -> Result<Vec<QueueMessage>> {
         self.arrive("ReceiveMessage").await?;
-        let end = later(self.now(), LONG_POLL);
+        let end = later(self.now(), request.wait);
         loop {
             let arrived = self.shared.arrived.notified();
             let now = self.now();
             let (messages, next) = {
                 let mut state = self.lock();
-                (state.queue.receive(now), state.queue.next_visible())
+                (state.queue.receive(request, now), state.queue.next_visible())
             };
             if !messages.is_empty() || now >= end {
                 return Ok(messages);
@@ -170,5 +168,16 @@ impl Sqs for Region {
         }
         let message = "The input receipt handle is invalid.";
         Err(AwsError::new("DeleteMessage", "ReceiptHandleIsInvalid", message))
+    }
+}
+
+#[async_trait]
+impl ZonalShift for Region {
+    async fn get_managed_resource(&self, arn: &str) -> Result<Vec<Shift>> {
+        self.arrive("GetManagedResource").await?;
+        self.lock().staged.shifts.clone().ok_or_else(|| {
+            let message = format!("The resource {arn} is not registered for zonal shift.");
+            AwsError::new("GetManagedResource", "ResourceNotFoundException", message)
+        })
     }
 }

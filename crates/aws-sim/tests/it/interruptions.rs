@@ -5,6 +5,8 @@ use std::time::Duration;
 use karpenter_api::NodeClaim;
 use karpenter_aws_sim::{Script, Target, Warning};
 use karpenter_provider::CloudProvider;
+use karpenter_provider_aws::calls::{InstanceStatus, StatusCheck};
+use karpenter_provider_aws::instance_status::InstanceHealth;
 use karpenter_provider_aws::interruption::Interruption;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -48,7 +50,7 @@ async fn an_interrupted_instance_loses_its_claim() {
         let (one, _other) = (launched(&lab, "one").await, launched(&lab, "other").await);
         let queue = Interruption::new("simulated");
         lab.region.warn(&one, warning);
-        queue.round(&lab.parts, &lab.client).await.unwrap();
+        queue.round(&lab.parts).await.unwrap();
         assert_eq!(is_deleting(&lab, "one").await, deletes, "{warning:?}");
         assert!(!is_deleting(&lab, "other").await);
         assert_eq!(lab.region.queue_length(), 0);
@@ -75,7 +77,7 @@ async fn a_reclaimed_spot_pool_is_avoided() {
     };
     assert!(available(&lab.provider.instance_types(&pool).await.unwrap()).contains(&zone));
     lab.region.warn(&id, Warning::SpotInterruption);
-    Interruption::new("simulated").round(&lab.parts, &lab.client).await.unwrap();
+    Interruption::new("simulated").round(&lab.parts).await.unwrap();
     let left = available(&lab.provider.instance_types(&pool).await.unwrap());
     assert!(!left.contains(&zone) && left.len() == 2, "{left:?}");
 }
@@ -92,18 +94,18 @@ async fn foreign_and_broken_messages_hold_nobody_up() {
     lab.region.warn("i-somebody-elses", Warning::SpotInterruption);
     lab.region.warn(&id, Warning::SpotInterruption);
     let queue = Interruption::new("simulated");
-    queue.round(&lab.parts, &lab.client).await.unwrap();
+    queue.round(&lab.parts).await.unwrap();
     assert!(is_deleting(&lab, "one").await);
     assert_eq!(lab.region.queue_length(), 0);
     // A second message about a claim that is going already changes nothing.
     lab.region.warn(&id, Warning::Terminated);
-    queue.round(&lab.parts, &lab.client).await.unwrap();
+    queue.round(&lab.parts).await.unwrap();
     assert_eq!(lab.region.queue_length(), 0);
     let patch = json!({"metadata": {"finalizers": null}});
     let claims = Api::<NodeClaim>::all(lab.client.clone());
     claims.patch("one", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     lab.region.warn(&id, Warning::Terminated);
-    queue.round(&lab.parts, &lab.client).await.unwrap();
+    queue.round(&lab.parts).await.unwrap();
     assert_eq!(lab.region.queue_length(), 0);
 }
 
@@ -113,13 +115,123 @@ async fn what_was_not_handled_comes_again() {
     let lab = Lab::new(quiet(1)).await;
     lab.ready().await;
     let id = launched(&lab, "one").await;
-    assert!(Interruption::new("other").round(&lab.parts, &lab.client).await.is_err(), "there is no such queue");
+    assert!(Interruption::new("other").round(&lab.parts).await.is_err(), "there is no such queue");
     let queue = Interruption::new("simulated");
+    let denied = Target::Call { operation: "ReceiveMessage", server_fault: false };
+    lab.region.script(Script::new(denied, "AccessDenied", 1));
+    assert!(queue.round(&lab.parts).await.is_err());
     lab.region.warn(&id, Warning::SpotInterruption);
     lab.region.script(Script::new(Target::Call { operation: "DeleteMessage", server_fault: true }, "InternalError", 1));
-    assert!(queue.round(&lab.parts, &lab.client).await.is_err());
+    queue.round(&lab.parts).await.unwrap();
     assert_eq!(lab.region.queue_length(), 1);
     tokio::time::sleep(Duration::from_secs(21)).await;
-    queue.round(&lab.parts, &lab.client).await.unwrap();
+    queue.round(&lab.parts).await.unwrap();
     assert_eq!(lab.region.queue_length(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_messages_are_taken_ten_at_a_time_without_a_pause() {
+    // covers: AWS-INT-02
+    let lab = Lab::new(quiet(1)).await;
+    for number in 0..95 {
+        lab.region.warn(&format!("i-{number}"), Warning::SpotInterruption);
+    }
+    let (queue, began) = (Interruption::new("simulated"), tokio::time::Instant::now());
+    for left in (0..95).step_by(10).rev() {
+        tokio::time::sleep(queue.round(&lab.parts).await.unwrap()).await;
+        assert_eq!(lab.region.queue_length(), left.min(85), "{left}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+fn status(id: &str, since: Option<jiff::Timestamp>, events: &[&str]) -> InstanceStatus {
+    let failed = since.map(|since| StatusCheck { status: "failed".into(), impaired_since: Some(since) });
+    InstanceStatus {
+        instance_id: id.to_owned(),
+        system_checks: Vec::new(),
+        instance_checks: failed.into_iter().collect(),
+        events: events.iter().map(|event| (*event).to_owned()).collect(),
+    }
+}
+
+async fn deadline(lab: &Lab, name: &str) -> Option<String> {
+    let claim = Api::<NodeClaim>::all(lab.client.clone()).get(name).await.unwrap();
+    claim.metadata.annotations?.get("karpenter.sh/nodeclaim-termination-timestamp").cloned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn sick_instances_are_replaced_in_a_hurry_and_planned_ones_with_care() {
+    // covers: AWS-INT-11, AWS-INT-16, AWS-INT-17, AWS-INT-18, AWS-INT-19
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let (sick, planned, well) =
+        (launched(&lab, "sick").await, launched(&lab, "planned").await, launched(&lab, "well").await);
+    let (health, began) = (InstanceHealth::default(), (lab.now)());
+    lab.region.set_health(status(&sick, Some(began), &["instance-stop"]));
+    lab.region.set_health(status("i-somebody-elses", Some(began), &["instance-stop"]));
+    lab.region.set_health(status(&well, Some(began), &[]));
+    health.round(&lab.parts).await.unwrap();
+    assert!(
+        is_deleting(&lab, "sick").await && deadline(&lab, "sick").await.is_none(),
+        "so far EC2 only plans to stop it"
+    );
+    assert!(!is_deleting(&lab, "well").await, "it may recover");
+    lab.region.heal(&well);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    lab.region.set_health(status(&planned, None, &["instance-retirement"]));
+    let wait = health.round(&lab.parts).await.unwrap();
+    assert_eq!(wait, Duration::from_secs(60));
+    assert_eq!(deadline(&lab, "sick").await.as_deref(), Some("2026-01-02T00:02:00Z"), "by now its checks fail");
+    assert!(is_deleting(&lab, "planned").await && deadline(&lab, "planned").await.is_none());
+    assert!(!is_deleting(&lab, "well").await);
+    let counted = |lab: &Lab| {
+        let lines = lab.failures.0.lock().unwrap();
+        let mut of: Vec<String> = lines.iter().filter(|line| line.starts_with("unhealthy")).cloned().collect();
+        of.sort();
+        of
+    };
+    let want = ["unhealthy EventStatus", "unhealthy EventStatus", "unhealthy InstanceStatus"];
+    assert_eq!(counted(&lab), want, "once for each instance and category");
+    health.round(&lab.parts).await.unwrap();
+    assert_eq!(counted(&lab), want);
+    lab.region.heal(&planned);
+    health.round(&lab.parts).await.unwrap();
+    lab.region.set_health(status(&planned, None, &["instance-retirement"]));
+    health.round(&lab.parts).await.unwrap();
+    assert_eq!(counted(&lab).len(), want.len() + 1, "it had recovered");
+    assert!(lab.notices.messages().iter().any(|message| message.starts_with("InstanceUnhealthy")));
+    let first = lab.failures.0.lock().unwrap().clone();
+    let by = |kind: &str| first.iter().filter(|line| line.starts_with(&format!("interrupted {kind} "))).count();
+    assert_eq!((by("event_status"), by("instance_status")), (2, 0), "a claim that goes already is not counted again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_at_once_is_a_hurry() {
+    // covers: AWS-INT-18
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let sick = launched(&lab, "sick").await;
+    lab.region.set_health(status(&sick, Some((lab.now)()), &["instance-stop"]));
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    InstanceHealth::default().round(&lab.parts).await.unwrap();
+    assert!(is_deleting(&lab, "sick").await);
+    assert_eq!(deadline(&lab, "sick").await.as_deref(), Some("2026-01-02T00:02:00Z"));
+    let counted = lab.failures.0.lock().unwrap().clone();
+    assert_eq!(counted.iter().filter(|line| line.starts_with("interrupted instance_status ")).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_permission_sick_instances_are_asked_for_hourly() {
+    // covers: AWS-INT-20
+    let lab = Lab::new(quiet(1)).await;
+    let health = InstanceHealth::default();
+    let denied = |code: &str| {
+        let target = Target::Call { operation: "DescribeInstanceStatus", server_fault: false };
+        lab.region.script(Script::new(target, code, 1));
+    };
+    denied("UnauthorizedOperation");
+    assert_eq!(health.round(&lab.parts).await.unwrap(), Duration::from_secs(3600));
+    denied("RequestLimitExceeded");
+    assert!(health.round(&lab.parts).await.is_err(), "tried again soon");
+    assert_eq!(health.round(&lab.parts).await.unwrap(), Duration::from_secs(60), "the permission was given");
 }

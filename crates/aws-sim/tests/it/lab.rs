@@ -11,7 +11,7 @@ use karpenter_aws_sim::{Capacity, Options, Region, Span};
 use karpenter_provider::{Notice, Recorder};
 use karpenter_provider_aws::node_class::Next;
 use karpenter_provider_aws::ttl::Now;
-use karpenter_provider_aws::{AwsProvider, LiveReads, NodeClassController, Observer, Parts, Settings};
+use karpenter_provider_aws::{AwsProvider, LiveObjects, NodeClassController, Observer, Parts, Settings};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -41,8 +41,27 @@ impl Observer for Failures {
         self.0.lock().unwrap().push(format!("{zone} {zone_id} {capacity_type} {reason}"));
     }
 
-    fn interrupted(&self, kind: &'static str, pool: &str, capacity_type: &str) {
-        self.0.lock().unwrap().push(format!("interrupted {kind} {pool} {capacity_type}"));
+    fn message_received(&self, kind: &'static str) {
+        self.0.lock().unwrap().push(format!("received {kind}"));
+    }
+
+    fn message_handled(&self, late: Duration) {
+        self.0.lock().unwrap().push(format!("handled after {}s", late.as_secs()));
+    }
+
+    fn message_deleted(&self) {
+        self.0.lock().unwrap().push("deleted".to_owned());
+    }
+
+    fn interrupted(&self, kind: &'static str, claim: &NodeClaim) {
+        let label = |key: &str| claim.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
+        let (pool, bought) = (label(labels::NODEPOOL), label(labels::CAPACITY_TYPE));
+        let line = format!("interrupted {kind} {} {}", pool.unwrap_or_default(), bought.unwrap_or_default());
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn unhealthy_instance(&self, category: &'static str) {
+        self.0.lock().unwrap().push(format!("unhealthy {category}"));
     }
 }
 
@@ -229,7 +248,7 @@ async fn parts(
     notices: &Arc<Notices>,
     failures: &Arc<Failures>,
 ) -> Arc<Parts> {
-    let reads = Arc::new(LiveReads(client.clone()));
+    let reads = Arc::new(LiveObjects(client.clone()));
     let parts = Parts::new(region.aws(), settings.clone(), now.clone(), reads, notices.clone(), failures.clone());
     while parts.start().await.is_err() {
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -6,7 +6,7 @@ use karpenter_aws_sim::{Limits, MachineEvent, Options, Rates, Region, Warning};
 use karpenter_core::taints::Effect;
 use karpenter_ec2::interruption::{self, Kind};
 use karpenter_provider::CloudProvider;
-use karpenter_provider_aws::calls::{DescribeInstances, Filter, InstanceState};
+use karpenter_provider_aws::calls::{DescribeInstances, Filter, InstanceState, ReceiveMessages};
 use serde_json::json;
 
 use crate::lab::{CAPACITY, Lab, TYPE, claim, default_spec, on_demand, quiet, tags};
@@ -95,11 +95,11 @@ async fn messages_come_back_until_they_are_deleted() {
         (Warning::CapacityReservation, Kind::CapacityReservationInterrupted),
     ] {
         lab.region.warn("i-1", warning);
-        let received = sqs.receive_messages(&url).await.unwrap();
+        let received = sqs.receive_messages(&poll(&url)).await.unwrap();
         let message = interruption::parse(&received[0].body).unwrap();
         assert_eq!((message.kind, message.instances), (kind, vec!["i-1".to_owned()]));
         assert_eq!(message.time, Some((lab.now)()).map(|now| jiff::Timestamp::from_second(now.as_second()).unwrap()));
-        let again = sqs.receive_messages(&url).await.unwrap();
+        let again = sqs.receive_messages(&poll(&url)).await.unwrap();
         assert_eq!(again[0].id, received[0].id, "not deleted, so it comes again");
         sqs.delete_message(&url, &received[0].receipt_handle).await.unwrap();
         assert_eq!(lab.region.queue_length(), 1, "an old handle deletes nothing");
@@ -107,7 +107,7 @@ async fn messages_come_back_until_they_are_deleted() {
         assert_eq!(lab.region.queue_length(), 0);
     }
     let waited = tokio::time::Instant::now();
-    assert!(sqs.receive_messages(&url).await.unwrap().is_empty());
+    assert!(sqs.receive_messages(&poll(&url)).await.unwrap().is_empty());
     assert_eq!(waited.elapsed(), Duration::from_secs(20), "a long poll");
     assert!(sqs.delete_message(&url, "nonsense").await.is_err());
 }
@@ -123,7 +123,7 @@ async fn spot_is_reclaimed_two_minutes_after_the_warning() {
     let _ = machines.recv().await;
     let (sqs, url) = (lab.region.aws().sqs, "q");
     let warned = loop {
-        let received = sqs.receive_messages(url).await.unwrap();
+        let received = sqs.receive_messages(&poll(url)).await.unwrap();
         for message in &received {
             sqs.delete_message(url, &message.receipt_handle).await.unwrap();
         }
@@ -229,4 +229,9 @@ fn a_region_without_prices_borrows_them() {
     let now: karpenter_provider_aws::ttl::Now = std::sync::Arc::new(|| jiff::Timestamp::UNIX_EPOCH);
     let region = Region::new(Options::new("eu-west-1", 1, "x"), now);
     assert_eq!(region.price_per_hour().0, 0);
+}
+
+fn poll(url: &str) -> ReceiveMessages {
+    let twenty = Duration::from_secs(20);
+    ReceiveMessages { url: url.to_owned(), at_most: 10, visibility: twenty, wait: twenty }
 }

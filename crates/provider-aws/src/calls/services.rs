@@ -1,5 +1,7 @@
 //! The other services.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 
@@ -69,9 +71,19 @@ pub struct PriceQuery {
 #[async_trait]
 pub trait Sqs: Send + Sync {
     async fn get_queue_url(&self, name: &str) -> Result<String>;
-    /// Long poll.
-    async fn receive_messages(&self, url: &str) -> Result<Vec<QueueMessage>>;
+    /// Long poll, with the attribute `SentTimestamp` and all message attributes.
+    async fn receive_messages(&self, request: &ReceiveMessages) -> Result<Vec<QueueMessage>>;
     async fn delete_message(&self, url: &str, receipt_handle: &str) -> Result<()>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiveMessages {
+    pub url: String,
+    pub at_most: u32,
+    /// How long what was received is hidden from others.
+    pub visibility: Duration,
+    /// How long to wait for a first message.
+    pub wait: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,4 +92,19 @@ pub struct QueueMessage {
     pub receipt_handle: String,
     pub body: String,
     pub sent_at: Option<Timestamp>,
+}
+
+#[async_trait]
+pub trait ZonalShift: Send + Sync {
+    /// The shifts of a cluster that is registered with ARC; an error if it is not.
+    async fn get_managed_resource(&self, arn: &str) -> Result<Vec<Shift>>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shift {
+    /// Traffic is shifted away from this one.
+    pub zone_id: String,
+    /// `APPLIED` or `NOT_APPLIED`.
+    pub applied: bool,
+    pub expires_at: Option<Timestamp>,
 }

@@ -36,7 +36,7 @@ fn a_machine_tells_what_is_certain() {
 struct OneClass(EC2NodeClass);
 
 #[async_trait]
-impl ClusterReads for OneClass {
+impl Objects for OneClass {
     async fn node_class(&self, name: &str) -> Result<Option<Arc<EC2NodeClass>>, BoxError> {
         Ok((name == "main").then(|| Arc::new(self.0.clone())))
     }
@@ -47,6 +47,18 @@ impl ClusterReads for OneClass {
 
     async fn node_pools(&self) -> Result<Vec<Arc<NodePool>>, BoxError> {
         Ok(Vec::new())
+    }
+
+    async fn node_claims(&self) -> Result<Vec<Arc<NodeClaim>>, BoxError> {
+        Ok(Vec::new())
+    }
+
+    async fn node(&self, _name: &str) -> Result<Option<Arc<k8s_openapi::api::core::v1::Node>>, BoxError> {
+        Ok(None)
+    }
+
+    async fn end_claim(&self, _claim: &NodeClaim, _deadline: Option<jiff::Timestamp>) -> Result<bool, BoxError> {
+        Ok(false)
     }
 }
 

@@ -1,13 +1,18 @@
 //! What the provider asks of the cluster and tells people, answered by the controllers' context once there is one.
 
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use karpenter_api::{EC2NodeClass, NodePool};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use karpenter_api::{EC2NodeClass, NodeClaim, NodePool};
+use karpenter_controllers::error::unless_gone;
 use karpenter_controllers::recorder::Event;
 use karpenter_controllers::{Context, ObjectRef};
 use karpenter_provider::{BoxError, Notice, Recorder, Severity, Subject};
-use karpenter_provider_aws::{ClusterReads, LiveReads, Observer};
+use karpenter_provider_aws::objects::deadline_patch;
+use karpenter_provider_aws::{LiveObjects, Objects, Observer};
 use kube::Client;
 
 use super::node_class::Classes;
@@ -16,14 +21,14 @@ use crate::metrics::CloudSeries;
 /// The provider is part of the context, so it exists first.
 pub(crate) struct Bridge {
     context: OnceLock<Weak<Context>>,
-    live: LiveReads,
+    live: LiveObjects,
     classes: Arc<Classes>,
     series: OnceLock<CloudSeries>,
 }
 
 impl Bridge {
     pub(crate) fn new(client: Client, classes: Arc<Classes>) -> Self {
-        Self { context: OnceLock::new(), live: LiveReads(client), classes, series: OnceLock::new() }
+        Self { context: OnceLock::new(), live: LiveObjects(client), classes, series: OnceLock::new() }
     }
 
     pub(crate) fn join(&self, context: &Arc<Context>) {
@@ -38,7 +43,7 @@ impl Bridge {
 }
 
 #[async_trait]
-impl ClusterReads for Bridge {
+impl Objects for Bridge {
     async fn node_class(&self, name: &str) -> Result<Option<Arc<EC2NodeClass>>, BoxError> {
         match self.informed() {
             Some(context) => Ok(self.classes.get(name, &context).await?),
@@ -59,6 +64,37 @@ impl ClusterReads for Bridge {
             None => self.live.node_pools().await,
         }
     }
+
+    async fn node_claims(&self) -> Result<Vec<Arc<NodeClaim>>, BoxError> {
+        match self.informed() {
+            Some(context) => Ok(context.index.node_claims()),
+            None => self.live.node_claims().await,
+        }
+    }
+
+    async fn node(&self, name: &str) -> Result<Option<Arc<Node>>, BoxError> {
+        match self.informed() {
+            Some(context) => Ok(context.index.node(name)),
+            None => self.live.node(name).await,
+        }
+    }
+
+    /// The index sees the deletion at once, so the pass that follows plans the pods of that node, and no window is
+    /// waited for: a spot instance is gone in two minutes.
+    async fn end_claim(&self, claim: &NodeClaim, deadline: Option<Timestamp>) -> Result<bool, BoxError> {
+        let Some(context) = self.informed() else { return self.live.end_claim(claim, deadline).await };
+        let of = |field: &Option<String>| field.clone().unwrap_or_default();
+        let (name, uid) = (of(&claim.metadata.name), of(&claim.metadata.uid));
+        if let Some(deadline) = deadline {
+            let patched = context.merge::<NodeClaim>(&name, &deadline_patch(deadline)).await;
+            if unless_gone(patched)?.is_none() {
+                return Ok(false);
+            }
+        }
+        context.delete::<NodeClaim>(&name, &uid).await?;
+        context.trigger_provisioning_now(&uid);
+        Ok(true)
+    }
 }
 
 impl Recorder for Bridge {
@@ -78,6 +114,36 @@ impl Observer for Bridge {
     fn termination_failed(&self, zone: &str, zone_id: &str) {
         if let Some(series) = self.series.get() {
             series.termination_failed(zone, zone_id);
+        }
+    }
+
+    fn message_received(&self, kind: &'static str) {
+        if let Some(series) = self.series.get() {
+            series.interruption.received(kind);
+        }
+    }
+
+    fn message_handled(&self, late: Duration) {
+        if let Some(series) = self.series.get() {
+            series.interruption.handled(late);
+        }
+    }
+
+    fn message_deleted(&self) {
+        if let Some(series) = self.series.get() {
+            series.interruption.deleted();
+        }
+    }
+
+    fn interrupted(&self, kind: &'static str, claim: &NodeClaim) {
+        if let Some(context) = self.context.get().and_then(Weak::upgrade) {
+            context.metrics.life.disrupted(claim, kind, "");
+        }
+    }
+
+    fn unhealthy_instance(&self, category: &'static str) {
+        if let Some(series) = self.series.get() {
+            series.interruption.unhealthy(category);
         }
     }
 }

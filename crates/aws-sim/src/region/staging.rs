@@ -1,0 +1,50 @@
+//! What only ever happens because somebody says so: sick instances, shifted zones, placement groups that go.
+
+use std::collections::BTreeMap;
+
+use karpenter_provider_aws::calls::{Filter, InstanceStatus, PlacementGroup, Shift, StatusCheck};
+
+use super::Region;
+
+#[derive(Debug, Default)]
+pub(super) struct Staged {
+    /// Instances that are not well.
+    pub(super) health: BTreeMap<String, InstanceStatus>,
+    /// `None`: the cluster is not registered with ARC.
+    pub(super) shifts: Option<Vec<Shift>>,
+    pub(super) placement_groups: Vec<PlacementGroup>,
+}
+
+impl Region {
+    /// From now on the instance's status is this one; what was said of it before is forgotten.
+    pub fn set_health(&self, status: InstanceStatus) {
+        self.lock().staged.health.insert(status.instance_id.clone(), status);
+    }
+
+    pub fn heal(&self, instance: &str) {
+        self.lock().staged.health.remove(instance);
+    }
+
+    /// The cluster is registered with ARC, and these are its shifts.
+    pub fn set_shifts(&self, shifts: Vec<Shift>) {
+        self.lock().staged.shifts = Some(shifts);
+    }
+
+    pub fn set_placement_groups(&self, groups: Vec<PlacementGroup>) {
+        self.lock().staged.placement_groups = groups;
+    }
+}
+
+/// Filters of different names must all match.
+pub(super) fn health_matches(status: &InstanceStatus, filters: &[Filter]) -> bool {
+    let impaired = |checks: &[StatusCheck]| checks.iter().any(|check| check.status != "passed");
+    filters.iter().all(|filter| {
+        let has = |text: &str| filter.values.iter().any(|value| value == text);
+        match filter.name.as_str() {
+            "instance-status.status" => has("impaired") && impaired(&status.instance_checks),
+            "system-status.status" => has("impaired") && impaired(&status.system_checks),
+            "event.code" => status.events.iter().any(|code| has(code)),
+            _ => false,
+        }
+    })
+}
