@@ -7,6 +7,7 @@ use std::sync::Arc;
 use karpenter_core::{MicroUsd, Quantity};
 
 use crate::catalogue::CapacityClass;
+use crate::kubelet::expression::Formulas;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
@@ -23,6 +24,8 @@ pub struct Circumstances {
     pub shifted_zones: BTreeSet<Arc<str>>,
     /// Prices that overlays give to types which have none.
     pub overlay_prices: BTreeMap<Arc<str>, MicroUsd>,
+    /// Formulas of kubelet settings that are compiled already.
+    pub formulas: Formulas,
 }
 
 impl Circumstances {

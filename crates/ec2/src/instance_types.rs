@@ -7,7 +7,7 @@ use crate::capacity;
 use crate::catalogue::{Catalogue, RegionError, RegionFacts, TypeFacts, ZoneNames};
 use crate::circumstances::Circumstances;
 use crate::fit::fits;
-use crate::kubelet;
+use crate::kubelet::{self, expression::ExpressionError};
 use crate::nodeclass::NodeClassFacts;
 use crate::offerings::Market;
 use crate::overhead;
@@ -22,6 +22,8 @@ pub enum InstanceTypesError {
     Region(#[from] RegionError),
     #[error("the node class has no subnets")]
     NoSubnets,
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
 }
 
 /// The types of a region that can be bought, as the node class would run them, in the order of their names.
@@ -64,7 +66,7 @@ pub fn resolve<'a>(
         .map(|facts| {
             let offered = place.facts.offered.get(&facts.name).unwrap_or(&nowhere);
             let memory = capacity::estimated_memory(facts, settings.vm_memory_overhead_percent);
-            let limits = kubelet::limits(facts, class, settings);
+            let limits = kubelet::limits(facts, class, settings, &circumstances.formulas)?;
             let node = overhead::Node {
                 vcpus: facts.vcpus,
                 memory,

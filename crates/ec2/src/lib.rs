@@ -21,7 +21,7 @@ mod fit;
 pub mod images;
 pub mod instance_types;
 pub mod interruption;
-mod kubelet;
+pub mod kubelet;
 pub mod labels;
 pub mod listing;
 pub mod nodeclass;

@@ -8,11 +8,18 @@ pub struct Ec2Settings {
     pub reserved_enis: u32,
     /// Feature gate ReservedCapacity.
     pub reserved_capacity: bool,
+    /// AWS feature gate NodeClassCEL: kubelet settings may be formulas.
+    pub kubelet_expressions: bool,
 }
 
 impl Default for Ec2Settings {
     /// Upstream's defaults.
     fn default() -> Self {
-        Self { vm_memory_overhead_percent: 0.075, reserved_enis: 0, reserved_capacity: true }
+        Self {
+            vm_memory_overhead_percent: 0.075,
+            reserved_enis: 0,
+            reserved_capacity: true,
+            kubelet_expressions: false,
+        }
     }
 }

@@ -14,6 +14,7 @@ use karpenter_core::taints::Effect;
 use serde_json::{Map, Value};
 
 use crate::family::AmiFamily;
+use crate::kubelet::Resolved;
 
 mod al2;
 mod bottlerocket;
@@ -133,7 +134,12 @@ pub fn registration_taints(taints: &[Taint], startup: &[Taint]) -> Vec<Taint> {
 
 /// The kubelet settings that reach a node: the user's, with a concrete `maxPods`, the cluster's DNS address where the
 /// user gave none, and without expressions, whose text means nothing to a kubelet.
-pub fn kubelet_settings(user: &Map<String, Value>, max_pods: i64, dns: Option<&str>) -> Map<String, Value> {
+pub fn kubelet_settings(
+    user: &Map<String, Value>,
+    max_pods: i64,
+    dns: Option<&str>,
+    resolved: &Resolved,
+) -> Map<String, Value> {
     let mut settings = user.clone();
     if !settings.get("maxPods").is_some_and(Value::is_number) {
         settings.insert("maxPods".to_owned(), Value::from(max_pods));
@@ -142,10 +148,17 @@ pub fn kubelet_settings(user: &Map<String, Value>, max_pods: i64, dns: Option<&s
     if let Some(dns) = dns.filter(|_| no_dns) {
         settings.insert("clusterDNS".to_owned(), Value::from(vec![dns]));
     }
-    for field in ["kubeReserved", "systemReserved"] {
+    for (field, known) in [("kubeReserved", &resolved.kube_reserved), ("systemReserved", &resolved.system_reserved)] {
         let Some(Value::Object(amounts)) = settings.get_mut(field) else { continue };
         let had = amounts.len();
-        amounts.retain(|_, amount| amount.as_str().is_none_or(|text| text.parse::<karpenter_core::Quantity>().is_ok()));
+        // The text of a formula means nothing to a kubelet: it is replaced by what came of it, or left out.
+        amounts.retain(|name, amount| {
+            if amount.as_str().is_none_or(|text| text.parse::<karpenter_core::Quantity>().is_ok()) {
+                return true;
+            }
+            let value = known.get(name).map(|quantity| Value::from(quantity.to_string()));
+            value.map(|value| *amount = value).is_some()
+        });
         if had > 0 && amounts.is_empty() {
             settings.remove(field);
         }

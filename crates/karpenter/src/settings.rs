@@ -23,6 +23,9 @@ pub(crate) struct SettingsArgs {
     /// Name=true,Other=false
     #[arg(long, value_name = "GATES")]
     feature_gates: Option<String>,
+    /// Name=true,Other=false; unknown names are ignored
+    #[arg(long, value_name = "GATES")]
+    aws_feature_gates: Option<String>,
     /// Share of nominal memory that hypervisor and kernel keep [default: 0.075]
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     vm_memory_overhead_percent: Option<f64>,
@@ -127,6 +130,7 @@ impl SettingsArgs {
                 vm_memory_overhead_percent: overhead,
                 reserved_enis,
                 reserved_capacity: gates.reserved_capacity,
+                kubelet_expressions: aws_gate(&text(&self.aws_feature_gates, "AWS_FEATURE_GATES"), "NodeClassCEL"),
             },
         })
     }
@@ -135,6 +139,13 @@ impl SettingsArgs {
 /// An environment variable that does not parse counts as absent.
 pub(crate) fn parsed<T: std::str::FromStr>(value: Option<String>) -> Option<T> {
     value.and_then(|value| value.trim().parse().ok())
+}
+
+/// Unknown names are ignored, and what is not listed is off.
+fn aws_gate(text: &str, name: &str) -> bool {
+    let listed = text.split(',').filter_map(|pair| pair.split_once('='));
+    let found = listed.filter(|(key, _)| key.trim() == name).last();
+    found.and_then(|(_, value)| go_bool(value.trim())).unwrap_or(false)
 }
 
 /// The spellings of booleans that the reference accepts in its environment.

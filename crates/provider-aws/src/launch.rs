@@ -149,6 +149,7 @@ impl Parts {
         let capacity_type = candidates::capacity_type(&types, ask);
         let tenancy = candidates::tenancy(ask);
         let cluster = self.cluster_facts();
+        let kubelets = self.types.kubelets(class, (self.now)()).map_err(|error| no_templates(&error.to_string()))?;
         let around = Surroundings {
             region: &self.aws.region,
             cluster: &cluster,
@@ -157,6 +158,7 @@ impl Parts {
             reserved_capacity: self.settings.ec2.reserved_capacity,
             placement_group_id: group.map(|group| group.id.as_str()),
             partition,
+            kubelets: &kubelets,
         };
         let choice = Choice { types: &types, capacity_type, tenancy, tags };
         let templates = template::plan(class, claim, &choice, &around).map_err(|error| match error {

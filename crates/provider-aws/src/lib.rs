@@ -20,6 +20,7 @@ pub mod instance_status;
 pub mod instances;
 pub mod interruption;
 pub mod launch;
+pub mod memory;
 pub mod node_class;
 pub mod objects;
 pub mod placement_groups;

@@ -22,8 +22,6 @@ pub struct Settings {
     pub ec2: Ec2Settings,
     /// `min-values-policy` Strict; BestEffort takes what there is.
     pub strict_min_values: bool,
-    /// Feature gate NodeClassCEL.
-    pub kubelet_expressions: bool,
 }
 
 impl Settings {
@@ -42,7 +40,6 @@ impl Settings {
             interruption_queue: None,
             ec2: Ec2Settings::default(),
             strict_min_values: true,
-            kubelet_expressions: false,
         }
     }
 

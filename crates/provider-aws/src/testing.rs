@@ -86,6 +86,8 @@ pub(crate) struct Fake {
     /// What the queue holds: id and body. Every poll gets all of it.
     pub(crate) messages: Mutex<Vec<(String, String)>>,
     pub(crate) polls: Mutex<Vec<ReceiveMessages>>,
+    /// Names of types, and the zones that sell each; no types at all is a failure.
+    pub(crate) sold: Mutex<Vec<(&'static str, Vec<&'static str>)>>,
     pub(crate) asked: Mutex<Vec<String>>,
 }
 
@@ -145,12 +147,20 @@ impl Ec2 for Fake {
         not_scripted("DescribeInstanceTypes")
     }
 
-    async fn describe_instance_types(&self, _: u32) -> Result<Vec<TypeFacts>> {
-        not_scripted("DescribeInstanceTypes")
+    async fn describe_instance_types(&self, page: u32) -> Result<Vec<TypeFacts>> {
+        self.ask(format!("DescribeInstanceTypes {page}"));
+        let sold = self.sold.lock().unwrap().clone();
+        if sold.is_empty() {
+            return not_scripted("DescribeInstanceTypes");
+        }
+        Ok(sold.iter().map(|(name, _)| builtin::catalogue().find(name).unwrap().clone()).collect())
     }
 
-    async fn describe_instance_type_offerings(&self, _: u32) -> Result<Vec<(String, String)>> {
-        not_scripted("DescribeInstanceTypeOfferings")
+    async fn describe_instance_type_offerings(&self, page: u32) -> Result<Vec<(String, String)>> {
+        self.ask(format!("DescribeInstanceTypeOfferings {page}"));
+        let sold = self.sold.lock().unwrap().clone();
+        let pairs = sold.into_iter().flat_map(|(name, zones)| zones.into_iter().map(move |zone| (name, zone)));
+        Ok(pairs.map(|(name, zone)| (name.to_owned(), zone.to_owned())).collect())
     }
 
     async fn describe_spot_price_history(&self, _: Timestamp, _: u32) -> Result<Vec<SpotPrice>> {

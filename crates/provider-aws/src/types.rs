@@ -9,13 +9,15 @@ use karpenter_api::EC2NodeClass;
 use karpenter_core::{MicroUsd, Quantity};
 use karpenter_ec2::catalogue::refresh::NoPrices;
 use karpenter_ec2::catalogue::{PricesByZone, RegionFacts, SpotPrices, TypeFacts, ZoneNames, builtin};
-use karpenter_ec2::nodeclass::{self, NodeClassFacts, PlacementStrategy};
+use karpenter_ec2::kubelet::expression::{self, Formulas};
+use karpenter_ec2::kubelet::{self, Formula, Resolved};
+use karpenter_ec2::nodeclass::{self, KubeletFacts, NodeClassFacts, PlacementStrategy};
 use karpenter_ec2::{Circumstances, Ec2Settings, InstanceTypesError, Place, resolve};
 use karpenter_provider::InstanceTypes;
 
 use crate::calls::{Aws, AwsError, PlacementGroup};
 use crate::reservations::Reservations;
-use crate::ttl::later;
+use crate::ttl::{Ttl, later};
 use crate::unavailable::Unavailable;
 
 const TYPES_PAGE: u32 = 100;
@@ -23,6 +25,8 @@ const OFFERINGS_PAGE: u32 = 1000;
 const LIFE: Duration = Duration::from_secs(300);
 /// More node classes than this are resolved anew each time.
 const CACHED: usize = 64;
+/// From their last use; what does not compile is not kept.
+const FORMULA_LIFE: Duration = Duration::from_secs(12 * 3600);
 const MEMORY_LIFE: Duration = Duration::from_secs(60 * 24 * 3600);
 
 pub struct Types {
@@ -31,6 +35,7 @@ pub struct Types {
     market: RwLock<Arc<Market>>,
     cached: Mutex<Vec<Cached>>,
     memory: Mutex<Memory>,
+    formulas: Ttl<String, Arc<Formula>>,
 }
 
 /// What EC2 sells in the region, as of the last refresh.
@@ -42,7 +47,11 @@ pub struct Market {
     version: u64,
 }
 
+/// By name of the type.
+pub type Kubelets = BTreeMap<Arc<str>, Resolved>;
+
 struct Cached {
+    /// As [`key`] has it.
     facts: NodeClassFacts,
     images: BTreeSet<String>,
     versions: [u64; 4],
@@ -85,6 +94,7 @@ impl Types {
             market: RwLock::new(Arc::new(market)),
             cached: Mutex::default(),
             memory: Mutex::default(),
+            formulas: Ttl::new(FORMULA_LIFE),
         }
     }
 
@@ -175,24 +185,25 @@ impl Types {
             return Err(ListError::NoOfferings);
         }
         let facts = class_facts(class, group, reservations, self.settings.reserved_capacity, now)?;
-        let images = image_ids(class);
+        let (images, key) = (image_ids(class), key(&facts));
         let memory_version = self.memory.lock().unwrap_or_else(PoisonError::into_inner).version;
         let versions = [market.version, unavailable.changes(now), memory_version, reservations.changes()];
-        if let Some(types) = self.cached(&facts, &images, versions, now) {
+        if let Some(types) = self.cached(&key, &images, versions, now) {
             return Ok(types);
         }
         let mut circumstances = Circumstances::default();
         unavailable.add_to(&mut circumstances, group.map(|group| group.id.as_str()), now);
         circumstances.discovered_memory = self.discovered(&images, now);
+        circumstances.formulas = self.formulas(&facts.kubelet, now);
         let place = Place { name: &self.aws.region, facts: &market.region };
         let resolved = resolve(&market.types, place, &facts, &self.settings, &circumstances)?;
         let types: InstanceTypes = resolved.into_iter().map(Arc::new).collect();
         let mut cached = self.lock();
-        cached.retain(|entry| entry.facts != facts || entry.images != images);
+        cached.retain(|entry| entry.facts != key || entry.images != images);
         if cached.len() >= CACHED {
             cached.remove(0);
         }
-        cached.push(Cached { facts, images, versions, until: later(now, LIFE), types: types.clone() });
+        cached.push(Cached { facts: key, images, versions, until: later(now, LIFE), types: types.clone() });
         Ok(types)
     }
 
@@ -216,6 +227,37 @@ impl Types {
         here.map(|((name, _), (memory, _))| (Arc::from(name.as_str()), *memory)).collect()
     }
 
+    fn formulas(&self, kubelet: &KubeletFacts, now: Timestamp) -> Formulas {
+        if !self.settings.kubelet_expressions {
+            return Formulas::new();
+        }
+        self.formulas.expired(now);
+        let compiled = |source: &str| {
+            let known = self.formulas.get(source, now);
+            let formula = known.or_else(|| expression::compile(source).ok().map(Arc::new))?;
+            self.formulas.set(source.to_owned(), formula.clone(), now);
+            Some((source.to_owned(), formula))
+        };
+        expression::expressions(kubelet).into_iter().filter_map(|(_, source)| compiled(source)).collect()
+    }
+
+    /// What the kubelet settings of a class come to on every type; nothing where no formula is in force.
+    pub fn kubelets(&self, class: &EC2NodeClass, now: Timestamp) -> Result<Kubelets, ListError> {
+        let facts = wire_facts(class)?;
+        if !self.settings.kubelet_expressions || expression::expressions(&facts.kubelet).is_empty() {
+            return Ok(Kubelets::new());
+        }
+        let (market, formulas) = (self.market(), self.formulas(&facts.kubelet, now));
+        if market.types.is_empty() {
+            return Err(ListError::NoTypes);
+        }
+        let of = |kind: &TypeFacts| {
+            let resolved = kubelet::resolve(kind, &facts, &self.settings, &formulas);
+            resolved.map(|resolved| (kind.name.clone(), resolved)).map_err(|error| ListError::Resolve(error.into()))
+        };
+        market.types.iter().map(of).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Cached>> {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -234,14 +276,7 @@ fn class_facts(
     reserved_capacity: bool,
     now: Timestamp,
 ) -> Result<NodeClassFacts, ListError> {
-    let object = serde_json::to_value(class).map_err(|error| ListError::NodeClass(error.to_string()))?;
-    let mut facts = nodeclass::json::facts(&object).map_err(|faults| {
-        ListError::NodeClass(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-    })?;
-    // Without the field or an alias the reader of manifests assumes AL2023; a stored class without either is Custom.
-    if let Some(family) = karpenter_ec2::AmiFamily::parse(class.ami_family().as_str()) {
-        facts.ami_family = family;
-    }
+    let mut facts = wire_facts(class)?;
     if facts.subnets.as_ref().is_none_or(Vec::is_empty) {
         return Err(ListError::NoSubnets);
     }
@@ -263,3 +298,31 @@ fn class_facts(
     });
     Ok(facts)
 }
+
+/// The same facts in an order of their own: subnets are listed by how many addresses they have left, which says nothing
+/// about types. Volumes stay as they are where the last one counts.
+fn key(facts: &NodeClassFacts) -> NodeClassFacts {
+    let mut key = facts.clone();
+    key.subnets.iter_mut().for_each(|subnets| subnets.sort_by(|a, b| a.id.cmp(&b.id)));
+    key.network_interfaces.iter_mut().for_each(|interfaces| interfaces.sort_by_key(|i| (i.card, i.device)));
+    if key.ami_family != karpenter_ec2::AmiFamily::Custom {
+        key.block_devices.sort_by(|a, b| a.device_name.cmp(&b.device_name));
+    }
+    key
+}
+
+/// As the object says by itself.
+pub(crate) fn wire_facts(class: &EC2NodeClass) -> Result<NodeClassFacts, ListError> {
+    let object = serde_json::to_value(class).map_err(|error| ListError::NodeClass(error.to_string()))?;
+    let mut facts = nodeclass::json::facts(&object).map_err(|faults| {
+        ListError::NodeClass(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    })?;
+    // Without the field or an alias the reader of manifests assumes AL2023; a stored class without either is Custom.
+    if let Some(family) = karpenter_ec2::AmiFamily::parse(class.ami_family().as_str()) {
+        facts.ami_family = family;
+    }
+    Ok(facts)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! The AWS provider, wired to the controllers' context.
 
 mod bridge;
+mod memory;
 mod node_class;
 mod tagging;
 
@@ -13,6 +14,7 @@ use karpenter_provider_aws::{Aws, AwsProvider, NodeClassController, Parts, Setti
 use kube::Client;
 
 use bridge::Bridge;
+use memory::Memory;
 use node_class::{Classes, NodeClassHashes, NodeClasses};
 use tagging::Tagging;
 
@@ -50,6 +52,7 @@ impl Amazon {
         vec![
             Arc::new(NodeClasses { controller: controller.clone(), classes: self.classes.clone() }),
             Arc::new(NodeClassHashes { controller, classes: self.classes.clone() }),
+            Arc::new(Memory { parts: self.parts.clone() }),
             Arc::new(Tagging { parts: self.parts.clone(), client: self.client.clone() }),
         ]
     }

@@ -8,6 +8,8 @@
 //! The language is complete in what Kubernetes gives rules: optional values, comprehensions with two variables, and the
 //! libraries for strings, lists, sets, regular expressions, URLs, addresses, quantities, formats and versions. Only the
 //! authorizer is absent, which rules cannot reach. What does not compile is refused when the CRD is written.
+//!
+//! [`Formula`] is the same language beside schemas: a number worked out from named inputs.
 
 mod ast;
 mod check;
@@ -15,6 +17,7 @@ mod compile;
 mod cost;
 mod decls;
 mod eval;
+mod formula;
 mod lex;
 mod library;
 mod parse;
@@ -23,6 +26,7 @@ mod types;
 mod value;
 
 pub(crate) use compile::{Compiled, Problem, compile_rules};
+pub use formula::{Formula, Input};
 pub use rules::{Rules, Verdict};
 pub(crate) use types::{Decl, MAX_REQUEST};
 

@@ -14,7 +14,7 @@ fn rendered(family: AmiFamily, custom: Option<&str>) -> String {
     let own = Taint { key: "gpu".into(), value: "yes".into(), effect: Effect::NoSchedule };
     let taints = userdata::registration_taints(&[own], &[]);
     let user = json!({"kubeReserved": {"cpu": "90m"}, "evictionHard": {"memory.available": "5%"}});
-    let kubelet = userdata::kubelet_settings(user.as_object().unwrap(), 58, Some("10.100.0.10"));
+    let kubelet = userdata::kubelet_settings(user.as_object().unwrap(), 58, Some("10.100.0.10"), &Default::default());
     let bootstrap = Bootstrap {
         family,
         cluster: &cluster,

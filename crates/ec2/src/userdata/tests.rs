@@ -129,7 +129,7 @@ fn nodes_register_with_all_their_taints() {
 #[test]
 fn kubelet_settings_are_made_concrete() {
     // covers: AWS-UD-04, AWS-UD-05, AWS-KC-18
-    let of = |user: Value, dns| Value::Object(kubelet_settings(&map(user), 29, dns));
+    let of = |user: Value, dns| Value::Object(kubelet_settings(&map(user), 29, dns, &Resolved::default()));
     assert_eq!(of(json!({}), None), json!({"maxPods": 29}));
     assert_eq!(of(json!({"maxPods": 5}), Some("10.0.0.10")), json!({"maxPods": 5, "clusterDNS": ["10.0.0.10"]}));
     assert_eq!(of(json!({"clusterDNS": ["1.1.1.1"]}), Some("10.0.0.10"))["clusterDNS"], json!(["1.1.1.1"]));

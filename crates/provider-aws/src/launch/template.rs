@@ -11,6 +11,7 @@ use karpenter_core::requirement::Expression;
 use karpenter_core::resources::PODS;
 use karpenter_core::taints::Effect;
 use karpenter_core::{InstanceType, Operator, Quantity, Requirements, Taint};
+use karpenter_ec2::kubelet::Resolved;
 use karpenter_ec2::userdata::{self, Bootstrap, ClusterFacts, ImageNames, UserDataError};
 use karpenter_ec2::{AmiFamily, images, labels as aws};
 
@@ -20,6 +21,7 @@ use crate::calls::{
     Volume,
 };
 use crate::fnv::hash_of;
+use crate::types::Kubelets;
 
 pub const EFA: &str = "vpc.amazonaws.com/efa";
 const NITRO_SANDBOX: &str = "eks.amazonaws.com/nitro-sandbox";
@@ -37,6 +39,8 @@ pub struct Surroundings<'a> {
     pub reserved_capacity: bool,
     pub placement_group_id: Option<&'a str>,
     pub partition: Option<u32>,
+    /// What formulas of the kubelet settings come to.
+    pub kubelets: &'a Kubelets,
 }
 
 /// What was decided about the launch.
@@ -76,6 +80,7 @@ struct Group {
     image: String,
     pods: i64,
     efas: i64,
+    kubelet: Resolved,
     reservations: Vec<String>,
 }
 
@@ -101,6 +106,7 @@ pub fn plan(
             image: image.to_owned(),
             pods: kind.capacity.get(PODS).units(),
             efas: if wants_efa { kind.capacity.get(EFA).units() } else { 0 },
+            kubelet: around.kubelets.get(&kind.name).cloned().unwrap_or_default(),
             reservations: if choice.capacity_type == RESERVED { reservations(kind) } else { Vec::new() },
         };
         groups.entry(group).or_default().push(kind.clone());
@@ -131,7 +137,7 @@ fn one(
     reservation: Option<&String>,
 ) -> Result<Planned, TemplateError> {
     let spec = &class.spec;
-    let rendered = user_data(class, claim, choice, around, group.pods)?;
+    let rendered = user_data(class, claim, choice, around, group)?;
     let kind =
         types.iter().flat_map(|kind| &kind.offerings).find_map(reservation_group).filter(|_| reservation.is_some());
     let market_type = match kind {
@@ -221,14 +227,14 @@ fn user_data(
     claim: &NodeClaim,
     choice: &Choice<'_>,
     around: &Surroundings<'_>,
-    pods: i64,
+    group: &Group,
 ) -> Result<userdata::Rendered, UserDataError> {
     let family = family(class);
     let claim_labels = claim.metadata.labels.clone().unwrap_or_default();
     let labels = userdata::node_labels(&claim_labels, choice.capacity_type, family);
     let taints = userdata::registration_taints(&taints(&claim.spec.taints), &taints(&claim.spec.startup_taints));
     let kubelet = class.spec.kubelet.clone().unwrap_or_default();
-    let kubelet = userdata::kubelet_settings(&kubelet, pods, around.cluster_dns);
+    let kubelet = userdata::kubelet_settings(&kubelet, group.pods, around.cluster_dns, &group.kubelet);
     userdata::render(&Bootstrap {
         family,
         cluster: around.cluster,

@@ -9,6 +9,7 @@ use karpenter_core::labels::ON_DEMAND;
 use karpenter_core::requirement::Expression;
 use karpenter_core::{InstanceType, MicroUsd, Operator, Requirements};
 use karpenter_ec2::images::{self, Variant};
+use karpenter_ec2::kubelet::expression;
 use karpenter_ec2::labels as aws_labels;
 
 use super::conditions::{AMIS, Conditions, INSTANCE_PROFILE, SECURITY_GROUPS, SUBNETS, VALIDATION, Verdict};
@@ -20,6 +21,7 @@ use crate::launch::template::{Choice, Planned, Surroundings, plan, status_images
 use crate::provider::Parts;
 use crate::tags::launch_tags;
 use crate::ttl::Ttl;
+use crate::types::{ListError, wire_facts};
 
 const TEN_MINUTES: Next = Next::After(Duration::from_secs(600));
 const REMEMBERED: Duration = Duration::from_secs(30 * 60);
@@ -61,7 +63,7 @@ impl Validation {
                 }
             }
         }
-        if let Some((reason, message)) = kubelet_fault(class, parts.settings.kubelet_expressions) {
+        if let Some((reason, message)) = kubelet_fault(class, parts.settings.ec2.kubelet_expressions) {
             conditions.bad(VALIDATION, reason, &message);
             return Ok(Next::Never);
         }
@@ -74,6 +76,14 @@ impl Validation {
         if verdicts.contains(&Verdict::Unknown) {
             conditions.unknown(VALIDATION, "DependenciesNotReady", waiting);
             return Ok(TEN_MINUTES);
+        }
+        match parts.types.kubelets(class, (parts.now)()) {
+            Ok(_) => {}
+            Err(ListError::NoTypes) => return Ok(Next::AGAIN),
+            Err(error) => {
+                conditions.bad(VALIDATION, "KubeletExpressionEvaluationFailed", &error.to_string());
+                return Ok(Next::Never);
+            }
         }
         let tags = match launch_tags(class, None, &parts.settings.cluster_name) {
             Ok(tags) => tags,
@@ -123,8 +133,24 @@ fn kubelet_fault(class: &EC2NodeClass, expressions: bool) -> Option<(&'static st
         let message = "kubelet expressions need the feature gate NodeClassCEL".to_owned();
         return Some(("KubeletExpressionsDisabled", message));
     }
+    if let Some(message) = expression_faults(class).filter(|_| expressions) {
+        return Some(("KubeletExpressionInvalid", message));
+    }
     let unsupported = joined(validation::kubelet::unsupported_by(class.ami_family(), kubelet));
     unsupported.map(|message| ("UnsupportedKubeletConfiguration", message))
+}
+
+fn expression_faults(class: &EC2NodeClass) -> Option<String> {
+    let facts = match wire_facts(class) {
+        Ok(facts) => facts,
+        Err(error) => return Some(error.to_string()),
+    };
+    let fault = |(field, source): (String, &str)| {
+        let fault = expression::compile(source).err()?;
+        Some(format!("spec.kubelet.{field}: {fault}"))
+    };
+    let faults: Vec<String> = expression::expressions(&facts.kubelet).into_iter().filter_map(fault).collect();
+    (!faults.is_empty()).then(|| faults.join("; "))
 }
 
 /// Whatever could change the answer. Annotations are in it, so that adding one forces a new look.
@@ -303,6 +329,8 @@ fn template(
 ) -> Result<Planned, crate::launch::template::TemplateError> {
     let cluster = parts.cluster_facts();
     let group = parts.placement_groups.last(class, (parts.now)());
+    // What cannot be evaluated was told before it came to this.
+    let kubelets = parts.types.kubelets(class, (parts.now)()).unwrap_or_default();
     let around = Surroundings {
         region: &parts.aws.region,
         cluster: &cluster,
@@ -311,6 +339,7 @@ fn template(
         reserved_capacity: parts.settings.ec2.reserved_capacity,
         placement_group_id: group.as_ref().map(|group| group.id.as_str()),
         partition: None,
+        kubelets: &kubelets,
     };
     let types = [kind.clone()];
     let choice = Choice { types: &types, capacity_type: ON_DEMAND, tenancy, tags };

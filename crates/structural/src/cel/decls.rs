@@ -25,6 +25,14 @@ _||_ logical_or bool,bool -> bool
 @not_strictly_false not_strictly_false bool -> bool
 _==_ equals A,A -> bool
 _!=_ not_equals A,A -> bool
+@min min_int int,int -> int
+@min min_double double,double -> double
+@min min_int_double int,double -> double
+@min min_double_int double,int -> double
+@max max_int int,int -> int
+@max max_double double,double -> double
+@max max_int_double int,double -> double
+@max max_double_int double,int -> double
 @in in_list A,list(A) -> bool
 @in in_map A,map(A,B) -> bool
 _<_ less_bool bool,bool -> bool

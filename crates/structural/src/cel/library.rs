@@ -74,6 +74,13 @@ fn operators(function: &str, args: &[Val]) -> Option<Outcome> {
         },
         ("@in", [item, Val::List(list)]) => Ok(Val::Bool(list.items.iter().any(|other| item.equals(other)))),
         ("@in", [key, Val::Map(map)]) => Ok(Val::Bool(key.key().is_some_and(|key| map.contains_key(&key)))),
+        ("@min" | "@max", [Val::Int(a), Val::Int(b)]) => {
+            Ok(Val::Int(if function == "@min" { *a.min(b) } else { *a.max(b) }))
+        }
+        ("@min" | "@max", [a, b]) => match (number(a), number(b)) {
+            (Some(a), Some(b)) => Ok(Val::Double(if function == "@min" { a.min(b) } else { a.max(b) })),
+            _ => no_overload(),
+        },
         ("_+_", [a, b]) => add(a, b),
         ("_-_", [a, b]) => subtract(a, b),
         ("_*_", [Val::Int(a), Val::Int(b)]) => a.checked_mul(*b).map(Val::Int).ok_or_else(overflow),
@@ -120,6 +127,14 @@ fn operators(function: &str, args: &[Val]) -> Option<Outcome> {
         }
         _ => return None,
     })
+}
+
+fn number(value: &Val) -> Option<f64> {
+    match value {
+        Val::Int(number) => Some(*number as f64),
+        Val::Double(number) => Some(*number),
+        _ => None,
+    }
 }
 
 fn insert(

@@ -17,6 +17,7 @@ struct Fixture {
     reserved_capacity: bool,
     region: &'static str,
     group: Option<&'static str>,
+    kubelets: Kubelets,
 }
 
 impl Fixture {
@@ -32,6 +33,7 @@ impl Fixture {
             reserved_capacity: true,
             region: "us-east-1",
             group: None,
+            kubelets: Kubelets::new(),
         }
     }
 
@@ -50,6 +52,7 @@ impl Fixture {
             reserved_capacity: self.reserved_capacity,
             placement_group_id: self.group,
             partition: self.group.map(|_| 2),
+            kubelets: &self.kubelets,
         };
         let tags = crate::tags::launch_tags(&self.class, Some(&self.claim), "here").unwrap();
         let choice =
@@ -319,4 +322,35 @@ fn the_lowest_partition_that_is_allowed() {
     assert_eq!(of("NotIn", &["1"]), Some(2));
     assert_eq!(of("Gt", &["4"]), Some(5));
     assert_eq!(partition(&Requirements::new(), 12), None);
+}
+
+#[test]
+fn a_node_is_told_what_came_of_the_formulas() {
+    // covers: AWS-KC-16, AWS-KC-18, AWS-LT-03
+    let kubelet = json!({"kubeReserved": {"cpu": "vcpus * 33", "memory": "1Gi"}, "systemReserved": {"cpu": "vcpus"}});
+    let mut fixture = Fixture::new(json!({"kubelet": kubelet}), &["m5.large", "c5.large", "m5.xlarge"]);
+    let resolved = |cpu: &str| Resolved {
+        kube_reserved: [("cpu".to_owned(), cpu.parse().unwrap()), ("memory".to_owned(), "1Gi".parse().unwrap())].into(),
+        ..Resolved::default()
+    };
+    for (name, cpu) in [("m5.large", "70m"), ("c5.large", "70m"), ("m5.xlarge", "140m")] {
+        fixture.kubelets.insert(name.into(), resolved(cpu));
+    }
+    let planned = fixture.plan().unwrap();
+    let told = |planned: &Planned| {
+        let text = base64::engine::general_purpose::STANDARD.decode(&planned.template.user_data).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let mut seen: Vec<(usize, bool, bool)> = planned
+        .iter()
+        .map(|planned| {
+            let text = told(planned);
+            assert!(!text.contains("vcpus"), "{text}");
+            assert!(!text.contains("systemReserved"), "it held nothing else: {text}");
+            assert!(text.contains("memory: \"1Gi\""), "{text}");
+            (planned.types.len(), text.contains("cpu: \"70m\""), text.contains("cpu: \"140m\""))
+        })
+        .collect();
+    seen.sort();
+    assert_eq!(seen, [(1, false, true), (2, true, false)], "one template for each outcome");
 }
