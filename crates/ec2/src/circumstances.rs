@@ -16,6 +16,8 @@ pub struct Circumstances {
     /// Pools that EC2 had no capacity in, by type. Entries made for a placement group belong here only while that
     /// group's node class is looked at.
     pub out_of_stock: BTreeMap<Arc<str>, BTreeSet<(CapacityClass, Arc<str>)>>,
+    /// The same for single partitions of the placement group that is looked at.
+    pub closed_partitions: BTreeMap<Arc<str>, BTreeSet<(CapacityClass, Arc<str>, Arc<str>)>>,
     /// Capacity types that cannot be bought at all.
     pub closed_classes: BTreeSet<CapacityClass>,
     /// Ids of subnets without free addresses.

@@ -89,7 +89,7 @@ impl<'a> Market<'a> {
             offerings.extend(ours.map(|reservation| self.reserved(facts, reservation, fits, offered, texts)));
             offerings.sort_by_key(|offering| (offering.zone(), offering.capacity_type()));
         }
-        self.in_partitions(offerings, texts)
+        self.in_partitions(facts, offerings, texts)
     }
 
     fn price(&self, facts: &TypeFacts, zone: &str, class: CapacityClass) -> Option<MicroUsd> {
@@ -140,17 +140,27 @@ impl<'a> Market<'a> {
     }
 
     /// In a partition placement group every offering is there once for each partition.
-    fn in_partitions(&self, offerings: Vec<Offering>, texts: &mut Texts) -> Vec<Offering> {
+    fn in_partitions(&self, facts: &TypeFacts, offerings: Vec<Offering>, texts: &mut Texts) -> Vec<Offering> {
         let strategy = self.class.placement_group.as_ref().map(|group| group.strategy);
         let Some(PlacementStrategy::Partition { count: count @ 1.. }) = strategy else {
             return offerings;
         };
         let key = texts.get(labels::PLACEMENT_GROUP_PARTITION);
+        let closed = self.circumstances.closed_partitions.get(&facts.name);
+        let is_closed = |offering: &Offering, partition: &str| {
+            let (Some(kind), Some(zone)) = (offering.capacity_type(), offering.zone()) else { return false };
+            let of = |closed: &(CapacityClass, Arc<str>, Arc<str>)| {
+                *capacity_type(closed.0) == *kind && closed.1 == zone && *closed.2 == *partition
+            };
+            closed.is_some_and(|closed| closed.iter().any(of))
+        };
         let mut spread = Vec::with_capacity(offerings.len() * count as usize);
         for offering in offerings {
             for partition in 1..=count {
                 let mut offering = offering.clone();
-                let partition = texts.one(&partition.to_string());
+                let name = partition.to_string();
+                offering.available &= !is_closed(&offering, &name);
+                let partition = texts.one(&name);
                 offering.requirements.0.insert(key.clone(), partition);
                 spread.push(offering);
             }

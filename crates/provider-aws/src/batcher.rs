@@ -25,6 +25,9 @@ const PARALLEL: usize = 100;
 /// Makes one call for all items, and gives each its answer, in their order.
 pub type Execute<K, I, O> = Arc<dyn Fn(K, Vec<I>) -> BoxFuture<'static, Vec<O>> + Send + Sync>;
 
+/// Told of every call: how many requests it served, and how long they waited to be joined.
+pub type Measure = Arc<dyn Fn(usize, Duration) + Send + Sync>;
+
 pub struct Batcher<K, I, O> {
     shared: Arc<Shared<K, I, O>>,
     running: Mutex<JoinSet<()>>,
@@ -33,6 +36,7 @@ pub struct Batcher<K, I, O> {
 struct Shared<K, I, O> {
     window: Window,
     execute: Execute<K, I, O>,
+    measure: Measure,
     batches: Mutex<Batches<K, I, O>>,
     calls: Semaphore,
 }
@@ -63,9 +67,9 @@ where
     I: Send + 'static,
     O: Send + 'static,
 {
-    pub fn new(window: Window, execute: Execute<K, I, O>) -> Self {
+    pub fn new(window: Window, execute: Execute<K, I, O>, measure: Measure) -> Self {
         let batches = Mutex::new(Batches { open: BTreeMap::new(), full: BTreeMap::new(), opened: 0 });
-        let shared = Shared { window, execute, batches, calls: Semaphore::new(PARALLEL) };
+        let shared = Shared { window, execute, measure, batches, calls: Semaphore::new(PARALLEL) };
         Self { shared: Arc::new(shared), running: Mutex::new(JoinSet::new()) }
     }
 
@@ -110,7 +114,8 @@ impl<K: Ord + Clone, I, O> Shared<K, I, O> {
     }
 
     async fn run(self: Arc<Self>, key: K, id: u64, more: Arc<Notify>) {
-        let end = Instant::now() + self.window.longest;
+        let began = Instant::now();
+        let end = began + self.window.longest;
         let batch = loop {
             if let Some(batch) = self.batches().full.remove(&id) {
                 break batch;
@@ -128,6 +133,7 @@ impl<K: Ord + Clone, I, O> Shared<K, I, O> {
                 break taken.expect("a batch is open or full until its own task takes it");
             }
         };
+        (self.measure)(batch.items.len(), began.elapsed());
         let Ok(_permit) = self.calls.acquire().await else { return };
         let (items, answers): (Vec<I>, Vec<_>) = batch.items.into_iter().unzip();
         for (answer, result) in answers.into_iter().zip((self.execute)(key, items).await) {

@@ -31,6 +31,8 @@ pub const NO_FREE_ADDRESSES: &str = "InsufficientFreeAddressesInSubnet";
 pub const DRY_RUN: &str = "DryRunOperation";
 pub const THROTTLED: &str = "RequestLimitExceeded";
 pub const TEMPLATE_NAME_NOT_FOUND: &str = "InvalidLaunchTemplateName.NotFoundException";
+/// Ours, not EC2's: nothing is asked about a machine in a zone that is shifted away from.
+pub const ZONE_SHIFTED: &str = "ZoneShifted";
 pub const TOKEN_MISMATCH: &str = "IdempotentParameterMismatch";
 
 impl AwsError {
@@ -61,6 +63,10 @@ impl AwsError {
 
     pub fn is_template_not_found(&self) -> bool {
         self.code == TEMPLATE_NAME_NOT_FOUND
+    }
+
+    pub fn is_zone_shifted(&self) -> bool {
+        self.code == ZONE_SHIFTED
     }
 
     pub fn is_token_mismatch(&self) -> bool {

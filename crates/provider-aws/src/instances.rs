@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use karpenter_api::labels;
 use karpenter_core::labels::{ON_DEMAND, RESERVED, SPOT};
 
-use crate::batcher::{Batcher, Execute, Window};
+use crate::batcher::{Batcher, Execute, Measure, Window};
 use crate::calls::{Aws, AwsError, DescribeInstances, Filter, Instance, InstanceState, Result, Tags};
 
 const WINDOW: Window = Window { idle: Duration::from_millis(100), longest: Duration::from_secs(1), most: 500 };
@@ -22,9 +22,13 @@ const STATES: [InstanceState; 5] = [
     InstanceState::ShuttingDown,
 ];
 
+/// Ids of zones that are shifted away from just now.
+pub type Shifted = Arc<dyn Fn() -> BTreeSet<String> + Send + Sync>;
+
 pub struct Instances {
     aws: Aws,
     cluster: String,
+    shifted: Shifted,
     /// As last seen, until a list or a look finds it gone.
     cache: Mutex<BTreeMap<String, Instance>>,
     describe: Batcher<(), String, Result<Instance>>,
@@ -39,8 +43,10 @@ pub enum Look {
 }
 
 impl Instances {
-    pub fn new(aws: Aws, cluster: &str) -> Self {
+    /// `measures` are of reads and terminations.
+    pub fn new(aws: Aws, cluster: &str, shifted: Shifted, measures: [Measure; 2]) -> Self {
         let (describing, terminating) = (aws.clone(), aws.clone());
+        let [of_reads, of_terminations] = measures;
         let describe: Execute<(), String, Result<Instance>> = Arc::new(move |(), ids| {
             let aws = describing.clone();
             async move { describe_all(&aws, ids).await }.boxed()
@@ -52,15 +58,17 @@ impl Instances {
         Self {
             aws,
             cluster: cluster.to_owned(),
+            shifted,
             cache: Mutex::default(),
-            describe: Batcher::new(WINDOW, describe),
-            terminate: Batcher::new(WINDOW, terminate),
+            describe: Batcher::new(WINDOW, describe, of_reads),
+            terminate: Batcher::new(WINDOW, terminate, of_terminations),
         }
     }
 
     pub async fn get(&self, id: &str, look: Look) -> Result<Instance> {
-        if let Some(instance) = self.lock().get(id).filter(|_| look == Look::Cached) {
-            return Ok(instance.clone());
+        let known = self.lock().get(id).cloned();
+        if let Some(instance) = known.filter(|known| look == Look::Cached || self.is_shifted(known)) {
+            return Ok(instance);
         }
         let answer = match self.describe.add((), id.to_owned()).await {
             Ok(answer) => answer,
@@ -88,12 +96,17 @@ impl Instances {
         ];
         let request = DescribeInstances { ids: Vec::new(), filters, max_results: Some(PAGE) };
         let mut found = self.aws.ec2.describe_instances(&request).await?;
+        // EC2 may not see the machines of a zone that is not well; they are not gone for that.
+        let seen: BTreeSet<String> = found.iter().map(|instance| instance.id.clone()).collect();
+        let known: Vec<Instance> = self.lock().values().filter(|known| !seen.contains(&known.id)).cloned().collect();
+        found.extend(known.into_iter().filter(|known| self.is_shifted(known)));
         found.sort_by(|a, b| a.id.cmp(&b.id));
         *self.lock() = found.iter().map(|instance| (instance.id.clone(), instance.clone())).collect();
         Ok(found)
     }
 
     pub async fn terminate(&self, id: &str) -> Result<()> {
+        self.refuse_shifted("TerminateInstances", id)?;
         match self.terminate.add((), id.to_owned()).await {
             Ok(answer) => answer,
             Err(dropped) => Err(AwsError::new("TerminateInstances", "Dropped", dropped.to_string())),
@@ -101,7 +114,22 @@ impl Instances {
     }
 
     pub async fn tag(&self, id: &str, tags: &Tags) -> Result<()> {
+        self.refuse_shifted("CreateTags", id)?;
         self.aws.ec2.create_tags(&[id.to_owned()], tags).await
+    }
+
+    fn is_shifted(&self, instance: &Instance) -> bool {
+        instance.zone_id.as_ref().is_some_and(|zone| (self.shifted)().contains(zone))
+    }
+
+    fn refuse_shifted(&self, operation: &'static str, id: &str) -> Result<()> {
+        match self.lock().get(id).cloned().filter(|known| self.is_shifted(known)) {
+            Some(known) => {
+                let message = format!("zone {} is shifted away from", known.zone);
+                Err(AwsError::new(operation, crate::errors::ZONE_SHIFTED, message))
+            }
+            None => Ok(()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instance>> {

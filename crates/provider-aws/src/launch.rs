@@ -167,16 +167,18 @@ impl Parts {
             }
             error => no_templates(&error.to_string()),
         })?;
+        let name = class.metadata.name.as_deref().unwrap_or_default();
         for planned in &templates {
+            self.observer.user_data(name, planned.user_data_bytes);
             if planned.user_data_bytes >= WARN_SIZE {
                 tracing::warn!(
-                    nodeclass = %class.metadata.name.as_deref().unwrap_or_default(),
+                    nodeclass = %name,
                     bytes = planned.user_data_bytes,
-                    "user data is close to EC2's limit of 16384 bytes"
+                    "rendered user data is approaching the EC2 user data size limit"
                 );
             }
             for note in &planned.notes {
-                tracing::warn!(nodeclass = %class.metadata.name.as_deref().unwrap_or_default(), "{note}");
+                tracing::warn!(nodeclass = %name, "{note}");
             }
         }
         Ok(Plan { types, capacity_type, tenancy, templates })

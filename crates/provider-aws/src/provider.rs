@@ -18,11 +18,13 @@ use karpenter_provider::{
     ProviderError, Recorder, Registration, RepairPolicy, Severity, TypesError, Verdict,
 };
 
+use crate::batcher::Measure;
 use crate::calls::{Aws, Instance, InstanceState};
 use crate::images::Images;
 use crate::instances::{Instances, Look, capacity_type, instance_id};
 use crate::launch::{FleetBatch, Launched, Plans, reservation_labels};
 use crate::objects::{Objects, claim_subject, pool_subject};
+use crate::offering_series::{OfferingSeries, TypeSeries};
 use crate::placement_groups::PlacementGroups;
 use crate::profiles::Profiles;
 use crate::reservations::Reservations;
@@ -34,6 +36,7 @@ use crate::templates::Templates;
 use crate::ttl::Now;
 use crate::types::{ListError, Types};
 use crate::unavailable::Unavailable;
+use crate::zonal_shift::ZonalShifts;
 
 use describe::{describe, group_labels};
 
@@ -52,6 +55,7 @@ pub struct Parts {
     pub images: Images,
     pub profiles: Profiles,
     pub reservations: Reservations,
+    pub zonal_shifts: Arc<ZonalShifts>,
     pub placement_groups: PlacementGroups,
     pub launch_templates: Templates,
     pub instances: Instances,
@@ -72,6 +76,13 @@ pub trait Observer: Send + Sync {
     /// A claim was deleted because its instance goes.
     fn interrupted(&self, _kind: &'static str, _claim: &NodeClaim) {}
     fn unhealthy_instance(&self, _category: &'static str) {}
+    /// One call for so many requests, the first of which waited so long.
+    fn batched(&self, _batcher: &'static str, _size: usize, _waited: Duration) {}
+    /// User data was rendered for a new template.
+    fn user_data(&self, _class: &str, _bytes: usize) {}
+    fn node_class_gone(&self, _class: &str) {}
+    /// What can be bought, as of now; replaces what was said before.
+    fn offerings(&self, _series: &[OfferingSeries], _types: &[TypeSeries]) {}
 }
 
 /// For tests and tools without metrics.
@@ -88,6 +99,13 @@ impl Parts {
         recorder: Arc<dyn Recorder>,
         observer: Arc<dyn Observer>,
     ) -> Arc<Self> {
+        let zonal_shifts = Arc::new(ZonalShifts::new(aws.clone(), &settings.cluster_name));
+        let (shifts, clock) = (zonal_shifts.clone(), now.clone());
+        let measure = |batcher: &'static str| -> Measure {
+            let observer = observer.clone();
+            Arc::new(move |size, waited| observer.batched(batcher, size, waited))
+        };
+        let measures = [measure("describe_instances"), measure("terminate_instances")];
         Arc::new(Self {
             types: Types::new(aws.clone(), settings.ec2),
             unavailable: Unavailable::default(),
@@ -98,8 +116,14 @@ impl Parts {
             reservations: Reservations::new(aws.clone()),
             placement_groups: PlacementGroups::new(aws.clone()),
             launch_templates: Templates::new(aws.clone(), &settings.cluster_name),
-            instances: Instances::new(aws.clone(), &settings.cluster_name),
-            fleets: FleetBatch::new(aws.clone(), now.clone()),
+            instances: Instances::new(
+                aws.clone(),
+                &settings.cluster_name,
+                Arc::new(move || shifts.shifted(clock())),
+                measures,
+            ),
+            fleets: FleetBatch::new(aws.clone(), now.clone(), measure("create_fleet")),
+            zonal_shifts,
             plans: Plans::default(),
             words: karpenter_ec2::vocabulary(),
             cluster_cidr: Mutex::new(None),
@@ -114,6 +138,9 @@ impl Parts {
 
     /// Types and zones must be known before anything is decided, prices may come later.
     pub async fn start(&self) -> Result<(), ProviderError> {
+        if self.settings.enable_zonal_shift {
+            self.zonal_shifts.start().await?;
+        }
         self.types.refresh().await.map_err(|error| ProviderError::new("loading instance types", error))
     }
 
@@ -141,7 +168,8 @@ impl Parts {
     pub fn class_types(&self, class: &EC2NodeClass) -> Result<InstanceTypes, ListError> {
         let now = (self.now)();
         let group = self.placement_groups.last(class, now);
-        self.types.list(class, group.as_ref(), &self.unavailable, &self.reservations, now)
+        let shifted = self.zonal_shifts.shifted(now);
+        self.types.list(class, group.as_ref(), &self.unavailable, &self.reservations, &shifted, now)
     }
 
     pub fn class_hash(&self, class: &EC2NodeClass) -> String {
@@ -323,6 +351,8 @@ impl CloudProvider for AwsProvider {
         match self.parts.instances.terminate(id).await {
             Ok(()) => Ok(()),
             Err(error) if error.is_not_found() => Err(not_found()),
+            // Nothing was asked, so nothing failed; it is tried again.
+            Err(error) if error.is_zone_shifted() => Err(ProviderError::new("terminating the instance", error).into()),
             Err(error) => {
                 let zone_id = instance.zone_id.as_deref().unwrap_or_default();
                 self.parts.observer.termination_failed(&instance.zone, zone_id);

@@ -39,6 +39,10 @@ impl Reservations {
     /// By id, without those that have ended.
     pub async fn list(&self, class: &EC2NodeClass, now: Timestamp) -> Result<Vec<CapacityReservation>> {
         let terms = class.spec.capacity_reservation_selector_terms.as_deref().unwrap_or_default();
+        self.find(terms, now).await
+    }
+
+    pub async fn find(&self, terms: &[Term], now: Timestamp) -> Result<Vec<CapacityReservation>> {
         let mut found: BTreeMap<String, CapacityReservation> = BTreeMap::new();
         for query in queries(terms) {
             let answer = match self.queries.get(&query, now) {
@@ -104,6 +108,15 @@ impl Reservations {
     }
 }
 
+/// EC2 takes the machines of a capacity block back half an hour before its end; ten minutes earlier nothing is launched
+/// into it any more, and what runs there moves.
+const BLOCK_EXPIRES: Duration = Duration::from_secs(40 * 60);
+
+pub fn is_expiring(reservation: &CapacityReservation, now: Timestamp) -> bool {
+    let block = reservation.reservation_type == "capacity-block";
+    block && reservation.end.is_some_and(|end| end <= later(now, BLOCK_EXPIRES))
+}
+
 fn queries(terms: &[Term]) -> Vec<Query> {
     let active = Filter::new("state", ["active"]);
     let given = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
@@ -156,5 +169,31 @@ mod tests {
             ),
         ];
         assert_eq!(queries(&terms), want);
+    }
+
+    #[test]
+    fn capacity_blocks_expire_forty_minutes_before_their_end() {
+        // covers: AWS-CR-05
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let reservation = |kind: &str, end: Option<i64>| CapacityReservation {
+            id: "cr-1".into(),
+            zone: "a".into(),
+            instance_type: "p5.48xlarge".into(),
+            instance_match_criteria: "targeted".into(),
+            owner_id: "1".into(),
+            reservation_type: kind.into(),
+            interruptible: false,
+            available: 1,
+            end: end.map(at),
+            tags: Default::default(),
+        };
+        for (kind, end, want) in [
+            ("capacity-block", Some(2401), false),
+            ("capacity-block", Some(2400), true),
+            ("capacity-block", None, false),
+            ("default", Some(1), false),
+        ] {
+            assert_eq!(is_expiring(&reservation(kind, end), at(0)), want, "{kind} {end:?}");
+        }
     }
 }

@@ -19,6 +19,8 @@ pub struct Settings {
     pub ami_refresh: Duration,
     pub subnet_refresh: Duration,
     pub interruption_queue: Option<String>,
+    /// The cluster is registered with ARC, and its shifts are heeded.
+    pub enable_zonal_shift: bool,
     pub ec2: Ec2Settings,
     /// `min-values-policy` Strict; BestEffort takes what there is.
     pub strict_min_values: bool,
@@ -38,6 +40,7 @@ impl Settings {
             ami_refresh: Duration::from_secs(60),
             subnet_refresh: Duration::from_secs(60),
             interruption_queue: None,
+            enable_zonal_shift: false,
             ec2: Ec2Settings::default(),
             strict_min_values: true,
         }

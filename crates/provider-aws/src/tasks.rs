@@ -8,8 +8,10 @@ use futures_util::future::BoxFuture;
 use karpenter_provider::ProviderError;
 
 use crate::demotion;
+use crate::expiring_blocks;
 use crate::instance_status::{self, InstanceHealth};
 use crate::interruption::Interruption;
+use crate::offering_series;
 use crate::prices;
 use crate::provider::Parts;
 use crate::sweep;
@@ -112,6 +114,25 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
             async move { demotion::round(&parts, &client).await.map(|_| demotion::EVERY) }
         }));
     }
+    if parts.settings.ec2.reserved_capacity {
+        let parts = of(parts);
+        all.push(Task::new("capacityreservation.expiration", Duration::ZERO, move || {
+            let parts = parts.clone();
+            async move { expiring_blocks::round(&parts).await.map(|_| expiring_blocks::EVERY) }
+        }));
+    }
+    if parts.settings.enable_zonal_shift {
+        let parts = of(parts);
+        all.push(Task::new("zonalshift", Duration::ZERO, move || {
+            let parts = parts.clone();
+            async move { parts.zonal_shifts.round(&parts).await }
+        }));
+    }
+    let offered = of(parts);
+    all.push(Task::new("cloudprovider.metrics", Duration::ZERO, move || {
+        let parts = offered.clone();
+        async move { offering_series::round(&parts).await }
+    }));
     let (sick, health) = (of(parts), Arc::new(InstanceHealth::default()));
     all.push(Task::new("interruption.instancestatus", instance_status::EVERY, move || {
         let (parts, health) = (sick.clone(), health.clone());

@@ -54,6 +54,7 @@ struct Cached {
     /// As [`key`] has it.
     facts: NodeClassFacts,
     images: BTreeSet<String>,
+    shifted: BTreeSet<String>,
     versions: [u64; 4],
     until: Timestamp,
     types: InstanceTypes,
@@ -175,6 +176,7 @@ impl Types {
         group: Option<&PlacementGroup>,
         unavailable: &Unavailable,
         reservations: &Reservations,
+        shifted: &BTreeSet<String>,
         now: Timestamp,
     ) -> Result<InstanceTypes, ListError> {
         let market = self.market();
@@ -188,22 +190,24 @@ impl Types {
         let (images, key) = (image_ids(class), key(&facts));
         let memory_version = self.memory.lock().unwrap_or_else(PoisonError::into_inner).version;
         let versions = [market.version, unavailable.changes(now), memory_version, reservations.changes()];
-        if let Some(types) = self.cached(&key, &images, versions, now) {
+        if let Some(types) = self.cached(&key, &images, shifted, versions, now) {
             return Ok(types);
         }
         let mut circumstances = Circumstances::default();
         unavailable.add_to(&mut circumstances, group.map(|group| group.id.as_str()), now);
         circumstances.discovered_memory = self.discovered(&images, now);
+        circumstances.shifted_zones = shifted.iter().map(|zone| Arc::from(zone.as_str())).collect();
         circumstances.formulas = self.formulas(&facts.kubelet, now);
         let place = Place { name: &self.aws.region, facts: &market.region };
         let resolved = resolve(&market.types, place, &facts, &self.settings, &circumstances)?;
         let types: InstanceTypes = resolved.into_iter().map(Arc::new).collect();
         let mut cached = self.lock();
         cached.retain(|entry| entry.facts != key || entry.images != images);
+        let shifted = shifted.clone();
         if cached.len() >= CACHED {
             cached.remove(0);
         }
-        cached.push(Cached { facts: key, images, versions, until: later(now, LIFE), types: types.clone() });
+        cached.push(Cached { facts: key, images, shifted, versions, until: later(now, LIFE), types: types.clone() });
         Ok(types)
     }
 
@@ -211,12 +215,17 @@ impl Types {
         &self,
         facts: &NodeClassFacts,
         images: &BTreeSet<String>,
+        shifted: &BTreeSet<String>,
         versions: [u64; 4],
         now: Timestamp,
     ) -> Option<InstanceTypes> {
         let cached = self.lock();
         let same = |entry: &&Cached| {
-            entry.versions == versions && now < entry.until && entry.images == *images && entry.facts == *facts
+            entry.versions == versions
+                && now < entry.until
+                && entry.shifted == *shifted
+                && entry.images == *images
+                && entry.facts == *facts
         };
         cached.iter().find(same).map(|entry| entry.types.clone())
     }

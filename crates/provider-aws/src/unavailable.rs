@@ -76,33 +76,25 @@ impl Unavailable {
         let alive = |until: &Timestamp| now < *until;
         for ((instance_type, class, zone, scope), until) in &state.pools {
             let concerns = scope.placement_group.as_deref().is_none_or(|id| Some(id) == group);
-            // A refusal for one partition closes that one only, which offerings do not tell apart here.
-            if alive(until) && concerns && scope.partition.is_none() {
-                let pools = circumstances.out_of_stock.entry(Arc::from(instance_type.as_str())).or_default();
-                pools.insert((*class, Arc::from(zone.as_str())));
+            if !alive(until) || !concerns {
+                continue;
+            }
+            let (name, zone): (Arc<str>, Arc<str>) = (Arc::from(instance_type.as_str()), Arc::from(zone.as_str()));
+            // A refusal for one partition closes that one only.
+            match &scope.partition {
+                None => {
+                    circumstances.out_of_stock.entry(name).or_default().insert((*class, zone));
+                }
+                Some(partition) => {
+                    let closed = circumstances.closed_partitions.entry(name).or_default();
+                    closed.insert((*class, zone, Arc::from(partition.as_str())));
+                }
             }
         }
         circumstances.closed_classes.extend(state.classes.iter().filter(|(_, u)| alive(u)).map(|(class, _)| *class));
         let subnets: BTreeSet<Arc<str>> =
             state.subnets.iter().filter(|(_, until)| alive(until)).map(|(id, _)| Arc::from(id.as_str())).collect();
         circumstances.full_subnets.extend(subnets);
-    }
-
-    /// The partitions of a group that were refused to a type in a zone.
-    pub fn partitions(
-        &self,
-        class: CapacityClass,
-        instance_type: &str,
-        zone: &str,
-        group: &str,
-        now: Timestamp,
-    ) -> BTreeSet<String> {
-        let state = self.lock();
-        let wanted = |(kind, of, at, scope): &Pool| {
-            kind == instance_type && *of == class && at == zone && scope.placement_group.as_deref() == Some(group)
-        };
-        let found = state.pools.iter().filter(|(pool, until)| now < **until && wanted(pool));
-        found.filter_map(|((.., scope), _)| scope.partition.clone()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -148,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_refusal_for_a_placement_group_stays_there() {
-        // covers: AWS-OFF-10
+        // covers: AWS-OFF-10, AWS-PG-10
         let unavailable = Unavailable::default();
         let scope = |group: &str, partition: Option<&str>| Scope {
             placement_group: Some(group.to_owned()),
@@ -160,7 +152,12 @@ mod tests {
         assert_eq!(seen(&unavailable, None, 1).0, 1);
         assert_eq!(seen(&unavailable, Some("pg-1"), 1).0, 2);
         assert_eq!(seen(&unavailable, Some("pg-2"), 1).0, 1);
-        let closed = unavailable.partitions(CapacityClass::OnDemand, "m5.large", "c", "pg-1", at(1));
-        assert_eq!(closed, BTreeSet::from(["2".to_owned()]));
+        let closed = |group: Option<&str>| {
+            let mut found = Circumstances::default();
+            unavailable.add_to(&mut found, group, at(1));
+            found.closed_partitions.into_values().flatten().map(|(_, zone, partition)| format!("{zone} {partition}"))
+        };
+        assert_eq!(closed(Some("pg-1")).collect::<Vec<_>>(), ["c 2"]);
+        assert_eq!(closed(Some("pg-2")).count() + closed(None).count(), 0);
     }
 }

@@ -1,6 +1,7 @@
 //! Series that belong to no single controller, and the page they are all on.
 
 mod interruption;
+mod offers;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use interruption::InterruptionSeries;
+use offers::OfferSeries;
 
 /// What a program of ours was built from. Upstream's label names stay, so that dashboards keep working.
 const BUILD: [(&str, &str); 4] = [
@@ -66,6 +68,7 @@ pub(crate) struct CloudSeries {
     launch_failures: Family<LaunchFailure, Counter>,
     termination_failures: Family<Zone, Counter>,
     pub(crate) interruption: InterruptionSeries,
+    pub(crate) offers: OfferSeries,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -88,6 +91,7 @@ impl CloudSeries {
             launch_failures: Family::default(),
             termination_failures: Family::default(),
             interruption: InterruptionSeries::register(registry),
+            offers: OfferSeries::register(registry),
         };
         registry.register(
             "cloudprovider_instance_launch_failures",

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "region/outages.rs"]
+mod outages;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,9 +4,11 @@
 
 mod conformance;
 mod details;
+mod groups;
 mod interruptions;
 mod lab;
 mod launches;
 mod node_classes;
 mod regions;
+mod shifts;
 mod stores;

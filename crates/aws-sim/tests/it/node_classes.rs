@@ -322,3 +322,51 @@ async fn drift_is_found_in_its_order() {
     lab.classes.reconcile_hash(&lab.class().await).await.unwrap();
     assert_eq!(drift(&other_image).await.unwrap().as_deref(), Some("NodeClassDrift"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn kubelet_formulas_are_judged_before_anything_launches() {
+    // covers: AWS-KC-09, AWS-KC-17, AWS-NC-25, AWS-NC-28
+    for (gate, kubelet, want) in [
+        (false, json!({"maxPods": "vcpus * 10"}), ("False", "KubeletExpressionsDisabled")),
+        (true, json!({"maxPods": "cores * 10"}), ("False", "KubeletExpressionInvalid")),
+        (true, json!({"maxPods": "instance_type"}), ("False", "KubeletExpressionInvalid")),
+        (true, json!({"kubeReserved": {"cpu": "1 / (vcpus - 2)"}}), ("False", "KubeletExpressionEvaluationFailed")),
+        (
+            true,
+            json!({"maxPods": "min(110, vcpus * 10)", "kubeReserved": {"cpu": "vcpus * 20"}}),
+            ("True", "ValidationSucceeded"),
+        ),
+    ] {
+        let lab = Lab::with(quiet(1), |settings| settings.ec2.kubelet_expressions = gate).await;
+        let mut spec = default_spec();
+        spec["kubelet"] = kubelet.clone();
+        lab.create_class(spec).await;
+        lab.settle_class().await;
+        let (status, reason, message) = lab.condition("ValidationSucceeded").await;
+        assert_eq!((status.as_str(), reason.as_str()), want, "{kubelet} {message}");
+        assert!(status == "True" || !gate || message.contains("spec.kubelet."), "{message}");
+    }
+    let lab = Lab::new(quiet(1)).await;
+    let mut spec = default_spec();
+    spec["kubelet"] = json!({"podsPerCore": -1, "evictionHard": {"moon.available": "5%"}});
+    lab.create_class(spec).await;
+    lab.settle_class().await;
+    let (_, reason, message) = lab.condition("ValidationSucceeded").await;
+    assert_eq!(reason, "InvalidKubeletConfiguration");
+    let (first, second) = message.split_once("; ").unwrap_or_else(|| panic!("{message}"));
+    assert!(message.contains("podsPerCore") && message.contains("evictionHard"), "{first} and {second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn restricted_tags_are_found_even_if_admission_let_them_through() {
+    // covers: AWS-NC-29
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(default_spec()).await;
+    let mut class = lab.class().await;
+    lab.settle_class().await;
+    class = EC2NodeClass { spec: class.spec, ..lab.class().await };
+    class.spec.tags = Some(std::iter::once(("karpenter.sh/nodepool".to_owned(), "x".to_owned())).collect());
+    lab.classes.reconcile(&class).await.ok();
+    let (status, reason, _) = lab.condition("ValidationSucceeded").await;
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "TagValidationFailed"));
+}

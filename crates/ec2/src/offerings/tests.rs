@@ -211,6 +211,7 @@ fn reservations_are_nearly_free_while_they_last() {
 
 #[test]
 fn partitions_multiply_offerings() {
+    // covers: AWS-PG-06, AWS-PG-10
     let mut shop = Shop::new();
     let group = |strategy| Some(PlacementGroup { id: "pg-1".into(), strategy });
     shop.class.placement_group = group(PlacementStrategy::Spread);
@@ -220,4 +221,19 @@ fn partitions_multiply_offerings() {
     let partitions: Vec<_> = found.iter().map(|o| o.requirements.get(labels::PLACEMENT_GROUP_PARTITION)).collect();
     assert_eq!(found.len(), 12);
     assert_eq!(partitions[..2], [Requirement::one("1"), Requirement::one("2")]);
+    let available = found.iter().filter(|offering| offering.available).count();
+    let zone = found.iter().find(|offering| offering.available).and_then(|offering| offering.zone()).unwrap();
+    let refused = (crate::catalogue::CapacityClass::OnDemand, zone.clone(), "2".into());
+    shop.circumstances.closed_partitions = [("m5.large".into(), [refused].into())].into();
+    let left = shop.offerings("m5.large");
+    assert_eq!(left.iter().filter(|offering| offering.available).count(), available - 1, "that partition alone");
+    let one = |partition: &str| {
+        let of = left.iter().find(|o| {
+            o.zone() == Some(zone.clone())
+                && o.capacity_type().as_deref() == Some("on-demand")
+                && o.requirements.get(labels::PLACEMENT_GROUP_PARTITION) == Requirement::one(partition)
+        });
+        of.unwrap().available
+    };
+    assert_eq!((one("1"), one("2")), (true, false));
 }

@@ -251,6 +251,7 @@ fn reservations_of_the_type_show_in_its_labels() {
 
 #[test]
 fn a_placement_group_shows_its_partitions() {
+    // covers: AWS-PG-05
     let class = |strategy| NodeClassFacts {
         placement_group: Some(PlacementGroup { id: "pg-1".into(), strategy }),
         ..NodeClassFacts::default()

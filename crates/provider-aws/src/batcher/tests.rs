@@ -16,7 +16,7 @@ fn batcher(most: usize, takes: Duration) -> (Batcher<u8, u32, u32>, Calls) {
         .boxed()
     });
     let window = Window { idle: Duration::from_millis(35), longest: Duration::from_secs(1), most };
-    (Batcher::new(window, execute), calls)
+    (Batcher::new(window, execute, Arc::new(|_, _| {})), calls)
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,4 +77,19 @@ async fn a_dropped_batcher_calls_nobody() {
     drop(batcher);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(calls.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_is_measured() {
+    // covers: AWS-MET-06
+    let measured: Arc<Mutex<Vec<(usize, Duration)>>> = Arc::default();
+    let seen = measured.clone();
+    let execute: Execute<u8, u32, u32> = Arc::new(|_, items| async move { items }.boxed());
+    let window = Window { idle: Duration::from_millis(35), longest: Duration::from_secs(1), most: 1000 };
+    let batcher =
+        Batcher::new(window, execute, Arc::new(move |size, waited| seen.lock().unwrap().push((size, waited))));
+    join_all((0..7).map(|n| batcher.add(1, n))).await;
+    batcher.add(1, 8).await.unwrap();
+    let want = [(7, Duration::from_millis(35)), (1, Duration::from_millis(35))];
+    assert_eq!(*measured.lock().unwrap(), want);
 }

@@ -6,8 +6,12 @@ use crate::testing::{Fake, instance};
 fn lab(ids: &[&str]) -> (Arc<Fake>, Instances) {
     let fake = Arc::new(Fake::default());
     *fake.instances.lock().unwrap() = ids.iter().map(|id| instance(id)).collect();
-    let instances = Instances::new(fake.aws(), "here");
-    (fake, instances)
+    (fake.clone(), instances(&fake, &[]))
+}
+
+fn instances(fake: &Arc<Fake>, shifted: &'static [&'static str]) -> Instances {
+    let shifted: Shifted = Arc::new(|| shifted.iter().map(|zone| (*zone).to_owned()).collect());
+    Instances::new(fake.aws(), "here", shifted, [Arc::new(|_, _| {}), Arc::new(|_, _| {})])
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,4 +73,26 @@ fn what_was_bought_can_be_told() {
     let told = [&plain, &spot, &open, &only].map(|instance| capacity_type(instance, true));
     assert_eq!(told, ["on-demand", "spot", "on-demand", "reserved"]);
     assert_eq!(capacity_type(&only, false), "on-demand");
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_of_a_shifted_zone_are_left_alone() {
+    // covers: AWS-ZS-05, AWS-ZS-06
+    let fake = Arc::new(Fake::default());
+    let within = |id: &str, zone: &str| Instance { zone_id: Some(zone.to_owned()), ..instance(id) };
+    *fake.instances.lock().unwrap() = vec![within("i-sick", "use1-az1"), within("i-well", "use1-az2")];
+    let instances = instances(&fake, &["use1-az1"]);
+    instances.list().await.unwrap();
+    fake.asked();
+    assert_eq!(instances.get("i-sick", Look::Fresh).await.unwrap().id, "i-sick");
+    assert!(instances.terminate("i-sick").await.unwrap_err().is_zone_shifted());
+    assert!(instances.tag("i-sick", &Tags::default()).await.unwrap_err().is_zone_shifted());
+    assert!(fake.asked().is_empty(), "nothing was asked");
+    instances.get("i-well", Look::Fresh).await.unwrap();
+    instances.terminate("i-well").await.unwrap();
+    assert_eq!(fake.asked().len(), 2);
+    fake.instances.lock().unwrap().clear();
+    let listed = instances.list().await.unwrap();
+    assert_eq!(listed.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["i-sick"], "not seen is not gone there");
+    assert!(instances.get("i-well", Look::Cached).await.is_err());
 }

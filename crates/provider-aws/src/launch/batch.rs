@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use ring::digest::{SHA256, digest};
 
-use crate::batcher::{Batcher, Execute, Window};
+use crate::batcher::{Batcher, Execute, Measure, Window};
 use crate::calls::{Aws, AwsError, CreateFleet, FleetAnswer, FleetError, FleetInstances, Result};
 use crate::ttl::{Now, Ttl};
 
@@ -20,13 +20,13 @@ pub(crate) struct FleetBatch {
 }
 
 impl FleetBatch {
-    pub(crate) fn new(aws: Aws, now: Now) -> Self {
+    pub(crate) fn new(aws: Aws, now: Now, measure: Measure) -> Self {
         let caller = Arc::new(Caller { aws, now, spent: Ttl::new(SPENT) });
         let execute: Execute<CreateFleet, String, Result<FleetAnswer>> = Arc::new(move |request, uids| {
             let caller = caller.clone();
             async move { caller.call(request, uids).await }.boxed()
         });
-        Self { batcher: Batcher::new(WINDOW, execute) }
+        Self { batcher: Batcher::new(WINDOW, execute, measure) }
     }
 
     /// `uid` is that of the claim. The answer has at most one instance, and all errors of the fleet.
@@ -168,7 +168,7 @@ mod tests {
     async fn a_request_is_for_one_instance() {
         // covers: AWS-BATCH-08
         let fake = Arc::new(crate::testing::Fake::default());
-        let batch = FleetBatch::new(fake.aws(), Arc::new(|| crate::testing::at(0)));
+        let batch = FleetBatch::new(fake.aws(), Arc::new(|| crate::testing::at(0)), Arc::new(|_, _| {}));
         let request = CreateFleet {
             client_token: None,
             dry_run: false,

@@ -78,11 +78,12 @@ pub fn candidates(
     };
     let mut left: Vec<InstanceType> =
         types.iter().filter(|kind| is_available(kind, ask)).map(|kind| InstanceType::clone(kind)).collect();
+    let prices = list_prices(types);
     for filter in [one_kind_of_reservation, one_capacity_block, one_reservation_per_zone, not_exotic, not_costly_spot] {
         if left.is_empty() {
             return Err(none_left());
         }
-        left = filter(left, ask);
+        left = filter(left, ask, &prices);
     }
     if left.is_empty() {
         return Err(none_left());
@@ -102,6 +103,18 @@ pub fn candidates(
         return Err(LaunchError::InsufficientCapacity { message });
     }
     Ok(left)
+}
+
+/// What types cost on demand, whether that can be had or not. Reserved offerings cost so little that their prices are
+/// all the same in millionths of a dollar; among them the one that would cost less is the cheaper.
+type ListPrices = BTreeMap<Arc<str>, MicroUsd>;
+
+fn list_prices(types: &[Arc<InstanceType>]) -> ListPrices {
+    let price = |kind: &InstanceType| {
+        let on_demand = kind.offerings.iter().filter(|offering| is_of(offering, ON_DEMAND) && offering.price.0 > 0);
+        on_demand.map(|offering| offering.price).min()
+    };
+    types.iter().filter_map(|kind| Some((kind.name.clone(), price(kind)?))).collect()
 }
 
 fn is_available(kind: &InstanceType, ask: &Ask<'_>) -> bool {
@@ -144,13 +157,15 @@ pub fn reservation_group(offering: &Offering) -> Option<ReservationGroup> {
 }
 
 /// A fleet buys one way only, so of the kinds of reservation the one with the cheapest offering remains.
-fn one_kind_of_reservation(types: Vec<InstanceType>, ask: &Ask<'_>) -> Vec<InstanceType> {
+fn one_kind_of_reservation(types: Vec<InstanceType>, ask: &Ask<'_>, prices: &ListPrices) -> Vec<InstanceType> {
     if !ask.allows_capacity_type(RESERVED) {
         return types;
     }
-    let groups =
-        types.iter().flat_map(|kind| allowed(kind, ask)).filter_map(|o| Some((o.price, reservation_group(o)?)));
-    let Some((_, winner)) = groups.min() else { return types };
+    let groups = types.iter().flat_map(|kind| {
+        let listed = prices.get(&kind.name).copied().unwrap_or_default();
+        allowed(kind, ask).filter_map(move |o| Some((o.price, listed, reservation_group(o)?)))
+    });
+    let Some((.., winner)) = groups.min() else { return types };
     let mut kept = Vec::new();
     for mut kind in types {
         if allowed(&kind, ask).any(|offering| reservation_group(offering) == Some(winner)) {
@@ -162,10 +177,12 @@ fn one_kind_of_reservation(types: Vec<InstanceType>, ask: &Ask<'_>) -> Vec<Insta
 }
 
 /// A fleet takes a single capacity block: the cheapest.
-fn one_capacity_block(types: Vec<InstanceType>, ask: &Ask<'_>) -> Vec<InstanceType> {
+fn one_capacity_block(types: Vec<InstanceType>, ask: &Ask<'_>, prices: &ListPrices) -> Vec<InstanceType> {
     let of_block = |offering: &Offering| reservation_group(offering) == Some(ReservationGroup::CapacityBlock);
     let blocks = types.iter().flat_map(|kind| {
-        allowed(kind, ask).filter(|offering| of_block(offering)).map(|o| (o.price, kind.name.clone(), o.clone()))
+        let listed = prices.get(&kind.name).copied().unwrap_or_default();
+        let blocks = allowed(kind, ask).filter(|offering| of_block(offering));
+        blocks.map(move |o| ((o.price, listed), kind.name.clone(), o.clone()))
     });
     let cheapest = blocks.min_by(|(a, x, o), (b, y, p)| {
         let id = |offering: &Offering| value(offering, aws::CAPACITY_RESERVATION_ID);
@@ -177,7 +194,7 @@ fn one_capacity_block(types: Vec<InstanceType>, ask: &Ask<'_>) -> Vec<InstanceTy
 }
 
 /// A fleet knows a pool once, so of several reservations in a zone the one with most room remains.
-fn one_reservation_per_zone(types: Vec<InstanceType>, ask: &Ask<'_>) -> Vec<InstanceType> {
+fn one_reservation_per_zone(types: Vec<InstanceType>, ask: &Ask<'_>, _: &ListPrices) -> Vec<InstanceType> {
     if !ask.allows_capacity_type(RESERVED) {
         return types;
     }
@@ -199,7 +216,7 @@ fn one_reservation_per_zone(types: Vec<InstanceType>, ask: &Ask<'_>) -> Vec<Inst
     if kept.is_empty() { types } else { kept }
 }
 
-fn not_exotic(types: Vec<InstanceType>, ask: &Ask<'_>) -> Vec<InstanceType> {
+fn not_exotic(types: Vec<InstanceType>, ask: &Ask<'_>, _: &ListPrices) -> Vec<InstanceType> {
     if ask.has_min_values() {
         return types;
     }
@@ -211,7 +228,7 @@ fn not_exotic(types: Vec<InstanceType>, ask: &Ask<'_>) -> Vec<InstanceType> {
 }
 
 /// Spot that is dearer than on-demand has only drawbacks.
-fn not_costly_spot(types: Vec<InstanceType>, ask: &Ask<'_>) -> Vec<InstanceType> {
+fn not_costly_spot(types: Vec<InstanceType>, ask: &Ask<'_>, _: &ListPrices) -> Vec<InstanceType> {
     let mixed = ask.allows_capacity_type(SPOT) && ask.allows_capacity_type(ON_DEMAND);
     let of = |capacity_type: &'static str| {
         let all = types.iter().flat_map(|kind| allowed(kind, ask));

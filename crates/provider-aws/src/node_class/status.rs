@@ -11,13 +11,12 @@ use super::conditions::{AMIS, Conditions, INSTANCE_PROFILE, PLACEMENT_GROUP, RES
 use super::{Next, Step};
 use crate::images::ImagesError;
 use crate::provider::Parts;
-use crate::ttl::later;
+use crate::reservations::is_expiring;
 
 const MINUTE: Next = Next::After(Duration::from_secs(60));
 const FIVE_MINUTES: Next = Next::After(Duration::from_secs(300));
 /// A capacity block is no longer launched into from this long before its end: EC2 begins to reclaim half an hour
 /// before, and draining takes time.
-const BLOCK_EXPIRES: Duration = Duration::from_secs(40 * 60);
 
 fn status(class: &mut EC2NodeClass) -> &mut EC2NodeClassStatus {
     class.status.get_or_insert_default()
@@ -145,8 +144,7 @@ pub(super) async fn reservations(parts: &Parts, class: &mut EC2NodeClass, condit
         .into_iter()
         .filter(known)
         .map(|found| {
-            let block = found.reservation_type == "capacity-block";
-            let expiring = block && found.end.is_some_and(|end| end <= later(now, BLOCK_EXPIRES));
+            let expiring = is_expiring(&found, now);
             CapacityReservation {
                 availability_zone: found.zone,
                 end_time: found.end.map(Time),

@@ -43,6 +43,7 @@ impl NodeClassController {
             Err(error) if is_status(&error, 404) => {}
             Err(error) => return Err(error.into()),
         }
+        self.parts.observer.node_class_gone(&name);
         self.validation.forget(&name, (self.parts.now)());
         Ok(Next::Never)
     }

@@ -299,7 +299,7 @@ fn launchable<'a>(
     bootable(&wanted).or_else(|| bootable(&fitting))
 }
 
-fn requirements(entries: &[karpenter_api::requirement::NodeSelectorRequirement]) -> Requirements {
+pub(crate) fn requirements(entries: &[karpenter_api::requirement::NodeSelectorRequirement]) -> Requirements {
     let expressions: Vec<Expression> = entries
         .iter()
         .map(|entry| Expression {

@@ -24,7 +24,7 @@ impl Shop {
     }
 
     fn list(&self, class: &EC2NodeClass, now: i64) -> InstanceTypes {
-        self.types.list(class, None, &self.unavailable, &self.reservations, at(now)).unwrap()
+        self.types.list(class, None, &self.unavailable, &self.reservations, &BTreeSet::new(), at(now)).unwrap()
     }
 
     /// Whether the second class is answered from what the first left behind.

@@ -12,6 +12,7 @@ use karpenter_controllers::recorder::Event;
 use karpenter_controllers::{Context, ObjectRef};
 use karpenter_provider::{BoxError, Notice, Recorder, Severity, Subject};
 use karpenter_provider_aws::objects::deadline_patch;
+use karpenter_provider_aws::offering_series::{OfferingSeries, TypeSeries};
 use karpenter_provider_aws::{LiveObjects, Objects, Observer};
 use kube::Client;
 
@@ -138,6 +139,30 @@ impl Observer for Bridge {
     fn interrupted(&self, kind: &'static str, claim: &NodeClaim) {
         if let Some(context) = self.context.get().and_then(Weak::upgrade) {
             context.metrics.life.disrupted(claim, kind, "");
+        }
+    }
+
+    fn batched(&self, batcher: &'static str, size: usize, waited: Duration) {
+        if let Some(series) = self.series.get() {
+            series.offers.batched(batcher, size, waited);
+        }
+    }
+
+    fn user_data(&self, class: &str, bytes: usize) {
+        if let Some(series) = self.series.get() {
+            series.offers.user_data(class, bytes);
+        }
+    }
+
+    fn node_class_gone(&self, class: &str) {
+        if let Some(series) = self.series.get() {
+            series.offers.node_class_gone(class);
+        }
+    }
+
+    fn offerings(&self, offerings: &[OfferingSeries], types: &[TypeSeries]) {
+        if let Some(series) = self.series.get() {
+            series.offers.offerings(offerings, types);
         }
     }
 
