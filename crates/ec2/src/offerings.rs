@@ -150,7 +150,7 @@ impl<'a> Market<'a> {
         let is_closed = |offering: &Offering, partition: &str| {
             let (Some(kind), Some(zone)) = (offering.capacity_type(), offering.zone()) else { return false };
             let of = |closed: &(CapacityClass, Arc<str>, Arc<str>)| {
-                *capacity_type(closed.0) == *kind && closed.1 == zone && *closed.2 == *partition
+                capacity_type(closed.0) == Some(&*kind) && closed.1 == zone && *closed.2 == *partition
             };
             closed.is_some_and(|closed| closed.iter().any(of))
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use karpenter_api::EC2NodeClass;
 use karpenter_aws_sim::{Script, Target};
 use karpenter_provider_aws::node_class::Next;
 use kube::Api;
