@@ -1,0 +1,153 @@
+//! From the environment to clients of every service: credentials, region, endpoints and retries, by AWS's usual rules.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{AppName, BehaviorVersion, Region, SdkConfig};
+use aws_sdk_ec2::config::Credentials;
+use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
+use karpenter_ec2::catalogue::refresh::price_list_endpoint;
+use karpenter_provider_aws::Aws;
+
+use crate::ec2::Ec2Client;
+use crate::network::{NetworkError, Surroundings};
+use crate::requests::Requests;
+use crate::services::{Caller, EksClient, IamClient, PricingClient, SqsClient, SsmClient, ZonalShiftClient};
+
+/// Of one call, all its attempts together.
+const TIMEOUT: Duration = Duration::from_secs(4 * 60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The SDKs' own number.
+const ATTEMPTS: u32 = 3;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    #[error(
+        "no region is configured, and the instance metadata service names none either: set AWS_REGION, or choose a \
+         profile that has one"
+    )]
+    NoRegion,
+}
+
+/// What is told from outside of AWS's own configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Instead of the configured one.
+    pub region: Option<String>,
+    /// Goes into the user agent, as `karpenter.sh-<version>`.
+    pub version: &'static str,
+    /// Every service at this address, with credentials that nobody checks, whatever the environment says.
+    pub emulator: Option<String>,
+}
+
+/// Every service of the account that the credentials are of, in one region.
+#[derive(Clone)]
+pub struct Connection {
+    pub aws: Aws,
+    /// What was asked and how long it took.
+    pub requests: Requests,
+    ec2: Arc<Ec2Client>,
+    sts: aws_sdk_sts::Client,
+}
+
+impl Connection {
+    /// Who we are to AWS: needs no permission.
+    pub async fn caller(&self) -> karpenter_provider_aws::calls::Result<Caller> {
+        Caller::ask(&self.sts).await
+    }
+
+    /// Name and id of every zone that is open to the account.
+    pub async fn zones(&self) -> karpenter_provider_aws::calls::Result<Vec<(String, String)>> {
+        self.ec2.zones().await
+    }
+}
+
+/// Reads the environment, profiles and, for a region or credentials that neither has, the machine's metadata. Calls no
+/// service.
+pub async fn connect(options: Options) -> Result<Connection, ConnectError> {
+    let env = |name: &str| std::env::var(name).ok();
+    let surroundings = match &options.emulator {
+        None => Surroundings::read(&env),
+        Some(_) => Surroundings::default(),
+    };
+    let timeouts = TimeoutConfig::builder().operation_timeout(TIMEOUT).connect_timeout(CONNECT_TIMEOUT).build();
+    let mut loader = aws_config::defaults(BehaviorVersion::latest())
+        .http_client(surroundings.http_client()?)
+        .timeout_config(timeouts);
+    if let Some(retries) = retries(&env) {
+        loader = loader.retry_config(retries);
+    }
+    if let Ok(name) = AppName::new(format!("karpenter.sh-{}", options.version)) {
+        loader = loader.app_name(name);
+    }
+    if let Some(region) = options.region {
+        loader = loader.region(Region::new(region));
+    }
+    if let Some(address) = options.emulator {
+        let nobody = Credentials::new("emulator", "emulator", None, None, "emulator");
+        loader = loader.endpoint_url(address).credentials_provider(nobody);
+    }
+    let config = loader.load().await;
+    let region = config.region().map(ToString::to_string).ok_or(ConnectError::NoRegion)?;
+    Ok(clients(&config, region))
+}
+
+/// Backing off as the answers ask for, unless the operator chose otherwise.
+fn retries(env: &dyn Fn(&str) -> Option<String>) -> Option<RetryConfig> {
+    if env("AWS_RETRY_MODE").is_some_and(|mode| !mode.is_empty()) {
+        return None;
+    }
+    let attempts = env("AWS_MAX_ATTEMPTS").and_then(|text| text.trim().parse().ok()).filter(|number| *number > 0);
+    Some(RetryConfig::adaptive().with_max_attempts(attempts.unwrap_or(ATTEMPTS)))
+}
+
+fn clients(config: &SdkConfig, region: String) -> Connection {
+    let requests = Requests::default();
+    let watch = || SharedInterceptor::new(requests.interceptor());
+    macro_rules! client {
+        ($sdk:ident) => {
+            $sdk::Client::from_conf($sdk::config::Builder::from(config).interceptor(watch()).build())
+        };
+    }
+    // Prices are told by a few regions only, whatever region they are of.
+    let prices = aws_sdk_pricing::config::Builder::from(config)
+        .region(aws_sdk_pricing::config::Region::new(price_list_endpoint(&region)))
+        .interceptor(watch())
+        .build();
+    let ec2 = Arc::new(Ec2Client(client!(aws_sdk_ec2)));
+    let aws = Aws {
+        region,
+        ec2: ec2.clone(),
+        ssm: Arc::new(SsmClient(client!(aws_sdk_ssm))),
+        iam: Arc::new(IamClient(client!(aws_sdk_iam))),
+        eks: Arc::new(EksClient(client!(aws_sdk_eks))),
+        pricing: Arc::new(PricingClient(aws_sdk_pricing::Client::from_conf(prices))),
+        sqs: Arc::new(SqsClient(client!(aws_sdk_sqs))),
+        zonal_shift: Arc::new(ZonalShiftClient(client!(aws_sdk_arczonalshift))),
+    };
+    let sts = client!(aws_sdk_sts);
+    Connection { aws, requests, ec2, sts }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_config::retry::RetryMode;
+
+    use super::*;
+
+    #[test]
+    fn retries_back_off_unless_told_otherwise() {
+        let with = |env: &[(&str, &str)]| {
+            retries(&|name| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+        };
+        let found = with(&[]).unwrap();
+        assert_eq!((found.mode(), found.max_attempts()), (RetryMode::Adaptive, 3));
+        assert_eq!(with(&[("AWS_MAX_ATTEMPTS", "7")]).unwrap().max_attempts(), 7);
+        assert_eq!(with(&[("AWS_MAX_ATTEMPTS", "none")]).unwrap().max_attempts(), 3);
+        assert!(with(&[("AWS_RETRY_MODE", "standard")]).is_none());
+    }
+}

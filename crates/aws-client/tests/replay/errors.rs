@@ -1,0 +1,115 @@
+use karpenter_provider_aws::calls::{AwsError, CreateFleet, FleetKind, NewInstanceProfile};
+use prometheus_client::registry::Registry;
+
+use crate::server::Server;
+
+/// One call for each service and answer.
+async fn refused(file: &str) -> AwsError {
+    // A server fault is tried three times.
+    let server = Server::with(&[file, file, file]).await;
+    let aws = &server.connection.aws;
+    let name = "x";
+    match file.split('.').nth(1).unwrap() {
+        "TerminateInstances" => aws.ec2.terminate_instances(&["i-1".to_owned()]).await.unwrap_err(),
+        "DescribeInstanceTypes" => aws.ec2.describe_instance_types_dry_run().await.unwrap_err(),
+        "DeleteLaunchTemplate" => aws.ec2.delete_launch_template_by_id(name).await.unwrap_err(),
+        "DescribeCapacityReservations" => {
+            aws.ec2.describe_capacity_reservations(&["cr-1".to_owned()], &[], None).await.unwrap_err()
+        }
+        "CreateInstanceProfile" => {
+            let new = NewInstanceProfile { name: name.into(), path: "/".into(), tags: [].into() };
+            aws.iam.create_instance_profile(&new).await.unwrap_err()
+        }
+        "GetInstanceProfile" => aws.iam.get_instance_profile(name).await.unwrap_err(),
+        "AddRoleToInstanceProfile" => aws.iam.add_role_to_instance_profile(name, name).await.unwrap_err(),
+        "GetParameter" => aws.ssm.get_parameter(name).await.unwrap_err(),
+        "GetQueueUrl" => aws.sqs.get_queue_url(name).await.unwrap_err(),
+        "DescribeCluster" => aws.eks.describe_cluster(name).await.unwrap_err(),
+        "GetManagedResource" => aws.zonal_shift.get_managed_resource(name).await.unwrap_err(),
+        other => panic!("no call is made for {other}"),
+    }
+}
+
+#[tokio::test]
+async fn codes_are_told_apart_in_every_protocol() {
+    // covers: AWS-ERR-01, AWS-ERR-03
+    type Kind = fn(&AwsError) -> bool;
+    let rows: [(&str, &str, Kind); 11] = [
+        ("ec2.TerminateInstances.400-not-found.xml", "InvalidInstanceID.NotFound", AwsError::is_not_found),
+        ("ec2.DescribeInstanceTypes.412-dry-run.xml", "DryRunOperation", AwsError::is_dry_run),
+        ("ec2.DescribeInstanceTypes.403-unauthorized.xml", "UnauthorizedOperation", AwsError::is_unauthorized),
+        ("ec2.DeleteLaunchTemplate.400-not-found.xml", "InvalidLaunchTemplateId.NotFound", AwsError::is_not_found),
+        (
+            "ec2.DescribeCapacityReservations.400-not-found.xml",
+            "InvalidCapacityReservationId.NotFound",
+            AwsError::is_not_found,
+        ),
+        ("iam.CreateInstanceProfile.409-exists.xml", "EntityAlreadyExists", AwsError::is_already_exists),
+        ("iam.GetInstanceProfile.404-not-found.xml", "NoSuchEntity", AwsError::is_not_found),
+        ("iam.AddRoleToInstanceProfile.404-no-role.xml", "NoSuchEntity", AwsError::is_role_not_found),
+        ("ssm.GetParameter.400-not-found.json", "ParameterNotFound", AwsError::is_not_found),
+        ("sqs.GetQueueUrl.400-not-found.json", "QueueDoesNotExist", AwsError::is_not_found),
+        ("eks.DescribeCluster.404-not-found.json", "ResourceNotFoundException", |_| true),
+    ];
+    for (file, code, kind) in rows {
+        let error = refused(file).await;
+        assert_eq!(error.code, code, "{file}");
+        assert!(kind(&error), "{file}: {error:?}");
+        assert!(!error.server_fault && !error.message.is_empty(), "{file}: {error:?}");
+        assert!(error.request_id.is_some(), "{file}: {error:?}");
+    }
+}
+
+fn fleet(dry_run: bool) -> CreateFleet {
+    CreateFleet {
+        client_token: Some("token".to_owned()),
+        dry_run,
+        kind: FleetKind::OnDemand,
+        total: 1,
+        configs: Vec::new(),
+        tags: [].into(),
+        context: None,
+        prioritized: false,
+    }
+}
+
+#[tokio::test]
+async fn a_throttled_launch_is_tried_again_with_its_token_and_counted() {
+    // covers: AWS-MET-09
+    let server = Server::with(&["ec2.CreateFleet.503-throttled.xml", "ec2.CreateFleet.launched.xml"]).await;
+    let answer = server.connection.aws.ec2.create_fleet(&fleet(false)).await.unwrap();
+    assert_eq!(answer.instances.len(), 1);
+    let asked = server.asked();
+    assert_eq!(asked.iter().map(|asked| asked.field("ClientToken")).collect::<Vec<_>>(), ["token", "token"]);
+
+    let mut registry = Registry::default();
+    server.connection.requests.register(&mut registry);
+    let mut page = String::new();
+    prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
+    let of = |code: &str| format!("{{service=\"EC2\",action=\"CreateFleet\",code=\"{code}\"}}");
+    for line in [
+        format!("aws_sdk_go_request_total{} 1", of("200")),
+        format!("aws_sdk_go_request_attempt_total{} 1", of("200")),
+        format!("aws_sdk_go_request_attempt_total{} 1", of("503")),
+        format!("aws_sdk_go_request_retry_count_sum{} 1.0", of("200")),
+        format!("aws_sdk_go_request_duration_seconds_count{} 1", of("200")),
+        format!("aws_sdk_go_request_attempt_duration_seconds_count{} 1", of("503")),
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_check_of_permissions_is_asked_once() {
+    let server = Server::with(&["ec2.CreateFleet.503-throttled.xml"]).await;
+    let error = server.connection.aws.ec2.create_fleet(&fleet(true)).await.unwrap_err();
+    assert!(error.is_throttled(), "{error:?}");
+    assert_eq!(server.only().field("DryRun"), "true");
+}
+
+#[tokio::test]
+async fn what_nobody_answers_is_a_server_fault() {
+    let server = Server::with(&[]).await;
+    let error = server.connection.aws.ec2.terminate_instances(&["i-1".to_owned()]).await.unwrap_err();
+    assert!(error.server_fault && error.is_passing(), "{error:?}");
+}
