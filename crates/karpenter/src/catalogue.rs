@@ -1,5 +1,8 @@
 //! Which catalogue and region a command works on, and what a node class can launch from it.
 
+pub(crate) mod refresh;
+mod written;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 

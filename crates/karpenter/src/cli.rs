@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{cluster, completions, controller, crds, demo, hash, plan, types};
+use crate::{catalogue, cluster, completions, controller, crds, demo, doctor, hash, iam, plan, types};
 
 /// Karpenter: nodes for Kubernetes on AWS, just in time.
 #[derive(Debug, Parser)]
@@ -21,6 +21,9 @@ pub(crate) enum Command {
     Hash(hash::Args),
     Cluster(cluster::Args),
     Crds(crds::Args),
+    Iam(Box<iam::Args>),
+    Doctor(doctor::Args),
+    Catalogue(catalogue::refresh::Args),
     Completions(completions::Args),
 }
 

@@ -1,5 +1,6 @@
 //! The one binary. Parses, chooses and calls; what the commands do lives beside it, one module each.
 
+mod account;
 mod bad_input;
 mod catalogue;
 mod cli;
@@ -8,7 +9,9 @@ mod completions;
 mod controller;
 mod crds;
 mod demo;
+mod doctor;
 mod hash;
+mod iam;
 mod plan;
 mod settings;
 mod simulated;
@@ -34,6 +37,9 @@ fn main() -> ExitCode {
         Command::Hash(args) => hash::run(&args, &mut out),
         Command::Cluster(args) => cluster::run(&args, &mut out),
         Command::Crds(args) => crds::run(&args, &mut out),
+        Command::Doctor(args) => doctor::run(&args, &mut out),
+        Command::Catalogue(args) => catalogue::refresh::run(&args, &mut out),
+        Command::Iam(args) => iam::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
     };
     let outcome = outcome.and_then(|code| out.flush().map(|()| code).map_err(Into::into));

@@ -2,7 +2,7 @@
 //! the default.
 
 pub(crate) mod controller;
-mod gates;
+pub(crate) mod gates;
 mod scheduler_config;
 
 use karpenter_core::MicroUsd;

@@ -102,7 +102,8 @@ async fn launches(moto: &Moto) {
     let missing = ec2.describe_launch_templates(&by_name("karpenter.k8s.aws/1")).await.unwrap_err();
     assert!(missing.is_not_found(), "{missing:?}");
     let made = ec2.create_launch_template(&template("karpenter.k8s.aws/1")).await.unwrap();
-    assert_eq!(ec2.describe_launch_templates(&by_name("karpenter.k8s.aws/1")).await.unwrap(), [made.clone()]);
+    let found = ec2.describe_launch_templates(&by_name("karpenter.k8s.aws/1")).await.unwrap();
+    assert_eq!(found, std::slice::from_ref(&made));
 
     let tags: Tags = [("karpenter.sh/nodepool".to_owned(), "default".to_owned())].into();
     let of = Override {
