@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use karpenter_core::Resources;
 use karpenter_core::plan;
+use karpenter_core::{MicroUsd, Resources};
 
 /// How many are kept for whoever comes later.
 const KEPT: usize = 1000;
@@ -19,8 +19,17 @@ pub enum Decision {
     NotLaunched { pool: Arc<str>, why: String },
     /// No pool can host a pod.
     Unschedulable { pod: Arc<str>, why: String, nearest_miss: Option<String> },
-    /// Nodes are taken out of service.
-    Disrupt { reason: &'static str, nodes: Vec<String>, savings: karpenter_core::MicroUsd },
+    /// Nodes are taken out of service, once their replacements are there.
+    Disrupt {
+        reason: &'static str,
+        /// `empty`, `drift`, `multi` or `single`.
+        method: &'static str,
+        nodes: Vec<String>,
+        /// NodeClaims bought for them.
+        replacements: Vec<String>,
+        /// Millionths of a dollar per hour; only drift may pay more than before.
+        savings: i64,
+    },
     /// A command was given up, and its nodes stay.
     RolledBack { reason: &'static str, nodes: Vec<String>, why: String },
 }
@@ -44,6 +53,18 @@ pub struct Record {
     pub number: u64,
     pub at: Timestamp,
     pub decision: Decision,
+}
+
+/// What the last pass of disruption found out about a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeRecord {
+    pub node: Arc<str>,
+    pub price: MicroUsd,
+    /// The reason for which a command takes it; nothing if it is kept.
+    pub command: Option<&'static str>,
+    /// Everything that keeps it, most telling first.
+    pub kept_by: Vec<String>,
+    pub nearest_miss: Option<String>,
 }
 
 /// The last decisions.

@@ -1,71 +1,82 @@
-//! Taking nodes out of service that are no longer worth their price.
+//! Taking nodes out of service that are no longer what was asked for, or no longer worth their price.
 //!
 //! ```text
-//!   machines ──candidate──▶ candidates ──method, budgets──▶ command ──15 s, again──▶ queue: set apart, delete
+//!   index ─▶ Picture ─▶ karpenter_disruption::propose ─┬─ drift ───────────────────────┬─▶ start ─▶ queue: wait, delete
+//!                                                      └─ empty, consolidation: 15 s, ─┘
+//!                                                         then everything looked at again
 //! ```
 //!
-//! One loop, one decision at a time; commands are carried out beside it.
+//! One loop, one pass at a time; commands are carried out beside it. What each pass found out about every node is told
+//! in events and kept as records.
 
-pub mod budgets;
-pub mod candidate;
 mod claim_conditions;
 mod consolidatable;
-mod cost;
 pub mod drifted;
-pub mod emptiness;
 mod mark;
-pub mod pdb;
+mod patience;
+mod pause;
+mod picture;
 mod podevents;
 pub mod queue;
+mod start;
+mod tell;
+mod validation;
+pub mod why;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
-use karpenter_api::{NodePool, conditions};
-use karpenter_index::{Change, Key, Machine};
+use karpenter_api::conditions;
+use karpenter_disruption::{Blocked, Command, Memory, Method, Policy, Proposal, Reason};
+use karpenter_index::{Change, Key};
 use tokio::time::Instant;
 
 use crate::clock::later;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::metrics::EMPTINESS;
+use crate::metrics::{DRIFT, EMPTINESS, MULTI, SINGLE};
 use crate::reconciler::{Action, Reconciler, singleton};
-use crate::recorder::{Event, ObjectRef};
-use budgets::Allowance;
-use candidate::{Blocked, Candidate, Offering, Seen};
-use emptiness::Interest;
+use crate::recorder::ObjectRef;
+use picture::Picture;
+use start::named;
+use validation::{Second, Verdict};
 
 pub use claim_conditions::ClaimConditions;
-pub use cost::eviction_cost;
 pub use podevents::PodEvents;
 pub use queue::{Commands, Queue};
 
 const IDLE: Duration = Duration::from_secs(10);
 const UNSYNCED: Duration = Duration::from_secs(1);
-/// A decision must hold for so long before it is carried out.
+/// A decision to save money must hold for so long before it is carried out.
 const VALIDATION: Duration = Duration::from_secs(15);
 /// What was found to be at rest is looked at again after this, whatever changed.
 const REST: Duration = Duration::from_mins(5);
-const BUDGET_WINDOW: Duration = Duration::from_secs(60);
-const UNCONSOLIDATABLE_WINDOW: Duration = Duration::from_secs(15 * 60);
+/// Longer between two passes than this is worth a line.
+const ABNORMAL: Duration = Duration::from_mins(15);
 
 /// The loop. Two passes never overlap: it is a single key.
 #[derive(Debug)]
 pub struct Disruption {
     commands: Arc<Commands>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    memory: Memory,
     /// When nothing was left to do, and for which state of the cluster.
-    rest: Mutex<Option<(u64, Timestamp)>>,
+    rest: Option<(u64, Timestamp)>,
+    last_pass: Option<Timestamp>,
 }
 
 /// The controllers of disruption, sharing their commands.
 pub fn reconcilers() -> Vec<Arc<dyn Reconciler>> {
     let commands = Arc::new(Commands::default());
     vec![
-        Arc::new(Disruption { commands: commands.clone(), rest: Mutex::default() }),
+        Arc::new(Disruption { commands: commands.clone(), state: Mutex::default() }),
         Arc::new(Queue { commands }),
         Arc::new(ClaimConditions::default()),
         Arc::new(PodEvents),
@@ -87,20 +98,31 @@ impl Reconciler for Disruption {
     }
 
     async fn reconcile(&self, _key: &Key, context: &Context) -> Result<Action> {
+        self.tell_abnormal(context.clock.now());
+        tell::unreadable_budgets(context);
         if !context.is_synced() {
             return Ok(Action::After(UNSYNCED));
         }
-        log_unreadable_budgets(context);
         self.take_back_leftovers(context).await?;
-        let began = Instant::now();
-        let acted = self.remove_empty(context).await?;
-        context.metrics.choices.evaluated(EMPTINESS, began.elapsed());
-        Ok(Action::After(if acted { Duration::ZERO } else { IDLE }))
+        self.commands.set_paused(pause::is_asked(context).await);
+        Ok(match self.pass(context).await? {
+            Pass::Acted => Action::After(Duration::ZERO),
+            Pass::Idle => Action::After(IDLE),
+            Pass::Unsynced => Action::After(UNSYNCED),
+        })
     }
 
     fn concurrency(&self) -> usize {
         1
     }
+}
+
+/// What a pass came to.
+enum Pass {
+    Acted,
+    Idle,
+    /// The cluster changed under it.
+    Unsynced,
 }
 
 impl Disruption {
@@ -122,157 +144,117 @@ impl Disruption {
         Error::all(results.into_iter().filter_map(Result::err).collect())
     }
 
-    /// The Emptiness method; answers whether it started a command.
-    async fn remove_empty(&self, context: &Context) -> Result<bool> {
-        let state = context.index.unsettled();
-        let candidates = self.empty_candidates(context).await;
-        context.metrics.choices.eligible(EMPTINESS, candidates.len());
-        if candidates.is_empty() || self.is_at_rest(state, context.clock.now()) {
-            return Ok(false);
+    async fn pass(&self, context: &Context) -> Result<Pass> {
+        if self.is_at_rest(context.index.unsettled(), context.clock.now()) {
+            return Ok(Pass::Idle);
         }
-        let choice = emptiness::choose(candidates, &allowances(context, EMPTINESS.reason));
-        if choice.chosen.is_empty() {
-            if !choice.held_back {
-                self.rest(state, context.clock.now());
+        let Some(picture) = Picture::take(context, &self.commands).await else { return Ok(Pass::Unsynced) };
+        let proposal = self.propose(context, &picture);
+        tell::proposal(context, &picture, &proposal);
+        if proposal.commands.is_empty() {
+            if !depends_on_time(&proposal) {
+                self.state().rest = Some((picture.state, context.clock.now()));
             }
-            return Ok(false);
+            return Ok(Pass::Idle);
         }
-        tokio::time::sleep(VALIDATION).await;
-        let now = self.empty_candidates(context).await;
-        let valid = emptiness::still_valid(&choice.chosen, now, &allowances(context, EMPTINESS.reason));
-        context.metrics.choices.failed_validations(EMPTINESS, valid.failed);
-        let valid = valid.chosen;
-        if valid.is_empty() {
-            tracing::debug!("abandoning empty node consolidation attempt, command is no longer valid");
-            return Ok(false);
+        let (at_once, later): (Vec<Command>, Vec<Command>) =
+            proposal.commands.into_iter().partition(|command| command.method == Method::Drift);
+        let mut acted = self.start_all(context, &picture, &at_once).await?;
+        if !later.is_empty() {
+            tell::candidates(context, &picture, &later);
+            tokio::time::sleep(VALIDATION).await;
+            let valid = self.validated(context, &picture, later).await;
+            acted |= self.start_all(context, &picture, &valid).await?;
         }
-        self.commands.start(context, EMPTINESS, &valid).await?;
-        Ok(true)
+        Ok(if acted { Pass::Acted } else { Pass::Idle })
     }
 
-    async fn empty_candidates(&self, context: &Context) -> Vec<Candidate> {
-        let mut found = self.candidates(context).await;
-        found.retain(|candidate| match emptiness::interest(candidate) {
-            Interest::Yes => true,
-            Interest::No => false,
-            Interest::Disabled => {
-                tell_unconsolidatable(context, candidate);
-                false
-            }
-        });
-        found
+    fn propose(&self, context: &Context, picture: &Picture) -> Proposal {
+        let policy = Policy {
+            spot_to_spot: context.settings.spot_to_spot,
+            threshold: context.settings.consolidation_threshold,
+            paused: self.commands.is_paused(),
+            threads: context.settings.threads(),
+        };
+        let mut memory = std::mem::take(&mut self.state().memory);
+        let began = Instant::now();
+        let proposal = karpenter_disruption::propose(&picture.snapshot(), &policy, &mut memory);
+        // All methods share one search.
+        for method in [EMPTINESS, DRIFT, MULTI, SINGLE] {
+            context.metrics.choices.evaluated(method, began.elapsed());
+        }
+        self.state().memory = memory;
+        proposal
     }
 
-    /// All nodes that may be disrupted; why the others may not is told.
-    async fn candidates(&self, context: &Context) -> Vec<Candidate> {
-        let pools = offering_pools(context).await;
-        let pool = |name: &str| pools.get(name).cloned();
-        let budgets = context.index.budgets();
+    /// The commands that still hold, each as it was decided; of empty nodes those that still are.
+    async fn validated(&self, context: &Context, picture: &Picture, commands: Vec<Command>) -> Vec<Command> {
+        let Some(now) = Picture::take(context, &self.commands).await else { return Vec::new() };
+        let snapshot = now.snapshot();
+        let mut second = Second::look(&snapshot, self.commands.is_paused(), &commands);
+        let mut valid = Vec::new();
+        for command in commands {
+            let Verdict { held, failed, rejected } = second.judge(&command);
+            context.metrics.choices.failed_validations(named(command.method), failed);
+            if let Some(why) = rejected {
+                let method = command.method.label();
+                tracing::debug!(
+                    method,
+                    why = why.label(),
+                    "abandoning a disruption attempt, the command is no longer valid"
+                );
+                tell::rejected(context, picture, &command, &why);
+                continue;
+            }
+            let mut command = command;
+            let savings = command.savings;
+            let before = command.price_before();
+            command.candidates.retain(|candidate| held.contains(&candidate.name));
+            command.savings = savings - (before.0 as i64 - command.price_before().0 as i64);
+            valid.push(command);
+        }
+        valid
+    }
+
+    /// Side by side. Those that were started stay started whatever becomes of the others.
+    async fn start_all(&self, context: &Context, picture: &Picture, commands: &[Command]) -> Result<bool> {
+        let mut starts: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(commands.len());
+        for command in commands {
+            starts.push(Box::pin(self.commands.start(context, picture, command)));
+        }
+        let results = join_all(starts).await;
         let now = context.clock.now();
-        let mut found = Vec::new();
-        for machine in context.index.machines() {
-            let name = machine.node.as_ref().and_then(|node| node.metadata.name.as_deref());
-            let pods = name.map(|name| context.index.pods_on(name)).unwrap_or_default();
-            let seen = Seen {
-                now,
-                in_queue: self.commands.has(&machine.id),
-                nominated: context.index.is_nominated(&machine.id, now),
-                pods: &pods,
-                pool: &pool,
-                budgets: &budgets,
-            };
-            match candidate::candidate(&machine, &seen) {
-                Ok(candidate) => found.push(candidate),
-                Err(why) => tell_blocked(context, &machine, &why),
+        for (command, _) in commands.iter().zip(&results).filter(|(_, result)| result.is_err()) {
+            if command.method == Method::Drift {
+                self.commands.drift_failed(command.candidates.iter().map(|one| one.pool.to_string()), now);
             }
         }
-        found
+        let started = results.iter().any(Result::is_ok);
+        Error::all(results.into_iter().filter_map(Result::err).collect())?;
+        Ok(started)
+    }
+
+    fn tell_abnormal(&self, now: Timestamp) {
+        let last = self.state().last_pass.replace(now);
+        if let Some(last) = last.filter(|last| now > later(*last, ABNORMAL)) {
+            tracing::debug!(name = "disruption-loop", since = %last, "abnormal time between runs");
+        }
     }
 
     fn is_at_rest(&self, state: u64, now: Timestamp) -> bool {
-        let rest = *self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = self.state().rest;
         rest.is_some_and(|(then, at)| then == state && now < later(at, REST))
     }
 
-    fn rest(&self, state: u64, now: Timestamp) {
-        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some((state, now));
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Pools of ours with anything to offer. One whose types are not known keeps its own nodes, and no others.
-async fn offering_pools(context: &Context) -> BTreeMap<String, Offering> {
-    let mut pools = BTreeMap::new();
-    for pool in context.index.node_pools() {
-        if !context.index.is_managed_pool(&pool) {
-            continue;
-        }
-        let name = pool.metadata.name.clone().unwrap_or_default();
-        match context.provider.instance_types(&pool).await {
-            Ok(types) if !types.is_empty() => {
-                pools.insert(name, (pool, types));
-            }
-            Ok(_) => {}
-            Err(error) => {
-                let error = karpenter_provider::chain(&error);
-                tracing::error!(pool = name, error, "skipping, unable to resolve instance types");
-            }
-        }
-    }
-    pools
-}
-
-fn managed_pools(context: &Context) -> Vec<Arc<NodePool>> {
-    let mut pools = context.index.node_pools();
-    pools.retain(|pool| context.index.is_managed_pool(pool));
-    pools
-}
-
-fn allowances(context: &Context, reason: &'static str) -> BTreeMap<String, Allowance> {
-    let pools = managed_pools(context);
-    let found = budgets::allowances(&pools, &context.index.machines(), reason, context.clock.now());
-    for pool in &pools {
-        let name = pool.metadata.name.as_deref().unwrap_or_default();
-        let Some(allowance) = found.get(name) else { continue };
-        context.metrics.choices.allowance(name, reason, *allowance);
-        if allowance.nodes > 0 && allowance.allowed == 0 {
-            let object = ObjectRef::node_pool(pool);
-            let same = [object.uid.clone(), reason.to_owned()];
-            let message = format!("No allowed disruptions for disruption reason {reason} due to blocking budget");
-            context
-                .recorder
-                .publish(Event::normal(object, "DisruptionBlocked", message).same(same).within(BUDGET_WINDOW));
-        }
-    }
-    found
-}
-
-fn log_unreadable_budgets(context: &Context) {
-    for pool in managed_pools(context) {
-        if let Err(error) = budgets::allowed(&pool, 100, EMPTINESS.reason, context.clock.now()) {
-            let pool = pool.metadata.name.as_deref().unwrap_or_default();
-            tracing::error!(pool, error, "detected disruption budget errors");
-        }
-    }
-}
-
-/// On the Node and the NodeClaim; nodes of others are their business.
-fn tell_blocked(context: &Context, machine: &Machine, why: &Blocked) {
-    if *why == Blocked::InQueue || machine.claim.is_none() {
-        return;
-    }
-    let node = machine.node.as_deref().map(ObjectRef::node);
-    let claim = machine.claim.as_deref().map(ObjectRef::node_claim);
-    for object in node.into_iter().chain(claim) {
-        context.recorder.publish(Event::normal(object, "DisruptionBlocked", why.to_string()));
-    }
-}
-
-fn tell_unconsolidatable(context: &Context, candidate: &Candidate) {
-    let message = format!("NodePool {:?} has consolidation disabled", candidate.pool_name());
-    for object in [ObjectRef::node(&candidate.node), ObjectRef::node_claim(&candidate.claim)] {
-        let event = Event::normal(object, "Unconsolidatable", message.clone());
-        context.recorder.publish(event.within(UNCONSOLIDATABLE_WINDOW));
-    }
+/// Whether waiting alone may change the answer, before anything else says that it changed.
+fn depends_on_time(proposal: &Proposal) -> bool {
+    let of_time = |reason: &Reason| matches!(reason, Reason::Blocked(Blocked::Nominated) | Reason::Paused { .. });
+    proposal.held_back || proposal.nodes.iter().flat_map(|node| &node.reasons).any(of_time)
 }
 
 #[cfg(test)]
@@ -281,11 +263,11 @@ mod tests {
 
     #[test]
     fn rest_ends_when_something_changes_and_after_five_minutes() {
-        // covers: STATE-30, DIS-EMPTY-06
+        // covers: STATE-30, DIS-EMPTY-06, DIS-MULTI-10
         let at = |second| Timestamp::from_second(second).unwrap();
-        let disruption = Disruption { commands: Arc::default(), rest: Mutex::default() };
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default() };
         assert!(!disruption.is_at_rest(7, at(0)));
-        disruption.rest(7, at(0));
+        disruption.state().rest = Some((7, at(0)));
         assert!(disruption.is_at_rest(7, at(299)));
         assert!(!disruption.is_at_rest(8, at(1)));
         assert!(!disruption.is_at_rest(7, at(300)));

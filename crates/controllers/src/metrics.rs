@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::registry::Registry;
 
-pub use choices::{Choices, DURATIONS, EMPTINESS, MethodName};
+pub use choices::{Choices, DRIFT, DURATIONS, EMPTINESS, MULTI, MethodName, SINGLE};
 pub use life::{Life, TerminationMode};
 pub use summary::Summary;
 

@@ -91,6 +91,12 @@ fn named(claim: &NodeClaim) -> Option<(String, Offering)> {
     Some((label(NODEPOOL)?, offering))
 }
 
+/// What a claim's offering costs, whether it can be bought now or not; `of` finds a type by its name.
+pub(crate) fn price<'a>(claim: &NodeClaim, of: impl Fn(&str) -> Option<&'a Arc<InstanceType>>) -> Option<MicroUsd> {
+    let (_, offering) = named(claim)?;
+    offering.price(std::slice::from_ref(of(&offering.instance_type)?))
+}
+
 #[async_trait]
 impl Reconciler for Pricing {
     fn name(&self) -> &'static str {

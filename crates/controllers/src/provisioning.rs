@@ -19,6 +19,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use jiff::Timestamp;
+use karpenter_api::NodeClaim;
 use karpenter_core::plan::{LeftOver, Plan, Reason};
 use karpenter_core::{Pool, World};
 use karpenter_index::{Change, Key, Kind};
@@ -32,6 +33,8 @@ use crate::reconciler::{Action, Backoff, Reconciler, singleton};
 use batcher::Due;
 use pools::Offer;
 
+pub(crate) use create::create;
+pub(crate) use outcome::tell_nominated;
 pub use trigger::{NodeTrigger, PodTrigger};
 
 pub const PROVISIONER: &str = "provisioner";
@@ -130,11 +133,11 @@ fn nominate(context: &Context, world: &World, plan: &Plan, now: Timestamp) {
 }
 
 async fn create_all(context: &Context, world: &Arc<World>, offers: &[Offer], plan: &Plan) -> Result<()> {
-    let mut creations: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(plan.new_nodes.len());
+    let mut creations: Vec<BoxFuture<'_, Result<NodeClaim>>> = Vec::with_capacity(plan.new_nodes.len());
     for node in &plan.new_nodes {
-        creations.push(Box::pin(create::create(context, world, &offers[node.pool], node)));
+        creations.push(Box::pin(create(context, world, &offers[node.pool], node, "provisioned")));
     }
-    let results: Vec<Result<()>> = stream::iter(creations).buffered(CREATIONS).collect().await;
+    let results: Vec<Result<NodeClaim>> = stream::iter(creations).buffered(CREATIONS).collect().await;
     Error::all(results.into_iter().filter_map(Result::err).collect())
 }
 

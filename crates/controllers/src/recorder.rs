@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::decision::{Decision, Decisions, Record};
+use crate::decision::{Decision, Decisions, NodeRecord, Record};
 
 pub(crate) use post::post;
 
@@ -144,6 +144,7 @@ struct State {
     unsent: VecDeque<(Event, Timestamp, i128)>,
     last_name: i128,
     decisions: Decisions,
+    judged: Option<(Timestamp, Arc<[NodeRecord]>)>,
 }
 
 #[derive(Debug)]
@@ -187,6 +188,17 @@ impl Recorder {
     /// The decisions from this number on, as far as they are kept.
     pub fn decisions_since(&self, number: u64) -> Vec<Arc<Record>> {
         self.state().decisions.since(number)
+    }
+
+    /// What a pass of disruption found out about every node, in place of what the last one did.
+    pub(crate) fn judged(&self, nodes: Vec<NodeRecord>) {
+        let now = self.shared.clock.now();
+        self.state().judged = Some((now, nodes.into()));
+    }
+
+    /// Why each node stays or goes, by name, and when that was found out.
+    pub fn judgements(&self) -> Option<(Timestamp, Arc<[NodeRecord]>)> {
+        self.state().judged.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

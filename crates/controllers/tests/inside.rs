@@ -12,6 +12,10 @@ mod engine;
 mod lab;
 #[path = "inside/provisioning.rs"]
 mod provisioning;
+#[path = "inside/rolling.rs"]
+mod rolling;
+#[path = "life/scythe.rs"]
+mod scythe;
 #[path = "inside/shop.rs"]
 mod shop;
 #[path = "inside/whole.rs"]

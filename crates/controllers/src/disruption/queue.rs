@@ -1,4 +1,9 @@
-//! Commands under way: nodes set apart, waiting to be deleted.
+//! Commands under way: nodes set apart, waiting for what takes their place, then deleted.
+//!
+//! ```text
+//!   start ─▶ waiting ── all replacements initialized ─▶ deleting ─▶ done
+//!               └── one is gone, too late, paused ──▶ rolled back: untainted, unmarked; replacements stay
+//! ```
 //!
 //! The queue is memory only. What a restart leaves behind (taints, `DisruptionReason`) the next pass of the loop takes
 //! back, and decides anew.
@@ -10,12 +15,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
-use karpenter_api::NodeClaim;
+use karpenter_api::conditions::{self, Status};
+use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::MicroUsd;
-use karpenter_index::{Change, Key, MachineId};
+use karpenter_index::{Change, Key, MachineId, facts};
 
-use super::candidate::Candidate;
 use super::mark;
+use super::patience::Patience;
 use crate::clock::later;
 use crate::context::Context;
 use crate::decision::Decision;
@@ -27,10 +33,10 @@ use crate::recorder::{Event, ObjectRef};
 pub const QUEUE: &str = "disruption.queue";
 /// A command is looked at so often until it is done.
 const LOOK: Duration = Duration::from_secs(1);
-/// The more is under way, the more patience.
-const PATIENCE_EACH: Duration = Duration::from_millis(80);
-const LEAST_PATIENCE: Duration = Duration::from_mins(10);
-const MOST_PATIENCE: Duration = Duration::from_hours(1);
+/// The more is under way, the longer a command may take.
+const TIME_EACH: Duration = Duration::from_millis(80);
+const LEAST_TIME: Duration = Duration::from_mins(10);
+const MOST_TIME: Duration = Duration::from_hours(1);
 
 /// What the loop starts and the queue carries out.
 #[derive(Debug, Default)]
@@ -43,41 +49,55 @@ struct State {
     next: u64,
     running: BTreeMap<u64, Arc<Command>>,
     holders: BTreeMap<MachineId, u64>,
+    /// Pools whose drift replacements fail are left alone for a while.
+    patience: Patience,
+    /// Somebody asked for all voluntary disruption to stop.
+    paused: bool,
 }
 
-/// Nodes that go together.
+/// Nodes that go together, and what takes their place.
 #[derive(Clone, Debug)]
 pub struct Command {
     pub id: u64,
     pub method: MethodName,
     pub created: Timestamp,
-    pub targets: Vec<Target>,
+    pub targets: Vec<Held>,
+    pub replacements: Vec<Replacement>,
 }
 
 /// One node of a command.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct Held {
     pub id: MachineId,
     pub node: ObjectRef,
     pub claim: ObjectRef,
     pub price: MicroUsd,
+    pub pool: Arc<NodePool>,
     /// As it was chosen, for what is counted when it goes.
-    object: Arc<NodeClaim>,
-    policy: String,
-    pods: usize,
+    pub object: Arc<NodeClaim>,
+    /// How many pods will need another place.
+    pub pods: usize,
 }
 
-impl Target {
-    fn of(candidate: &Candidate) -> Self {
-        Self {
-            id: candidate.id.clone(),
-            node: ObjectRef::node(&candidate.node),
-            claim: ObjectRef::node_claim(&candidate.claim),
-            price: candidate.price,
-            object: candidate.claim.clone(),
-            policy: candidate.pool.spec.disruption.consolidation_policy.clone(),
-            pods: candidate.pods,
-        }
+/// A claim that was created for a command. Once it was seen initialized, what becomes of it later does not matter.
+#[derive(Clone, Debug)]
+pub struct Replacement {
+    pub claim: String,
+    pub initialized: bool,
+}
+
+impl Command {
+    /// As metrics name what is done.
+    pub fn decision(&self) -> &'static str {
+        if self.replacements.is_empty() { "delete" } else { "replace" }
+    }
+
+    fn ids(&self) -> Vec<MachineId> {
+        self.targets.iter().map(|target| target.id.clone()).collect()
+    }
+
+    fn nodes(&self) -> Vec<String> {
+        self.targets.iter().map(|target| target.node.name.clone()).collect()
     }
 }
 
@@ -90,61 +110,29 @@ impl Commands {
         self.state().running.is_empty()
     }
 
-    /// Sets the nodes apart and enqueues them. Those that cannot be set apart stay; if that is all of them, the command
-    /// fails.
-    pub async fn start(&self, context: &Context, method: MethodName, candidates: &[Candidate]) -> Result<()> {
-        if candidates.iter().any(|candidate| self.has(&candidate.id)) {
-            return Err(Error::other("a candidate is being disrupted already"));
-        }
-        let reason = method.reason;
-        let targets: Vec<Target> = candidates.iter().map(Target::of).collect();
-        let names: Vec<String> = targets.iter().map(|target| target.node.name.clone()).collect();
-        tracing::info!(reason, nodes = names.join(", "), "disrupting node(s)");
-        let mut markings: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(targets.len());
-        for target in &targets {
-            markings.push(Box::pin(mark::set_apart(context, &target.node.name, &target.claim.name, reason)));
-        }
-        let results = join_all(markings).await;
-        let (mut held, mut errors) = (Vec::new(), Vec::new());
-        for (target, result) in targets.into_iter().zip(results) {
-            match result {
-                Ok(()) => held.push(target),
-                Err(error) => errors.push(error),
-            }
-        }
-        if held.is_empty() {
-            return Error::all(errors);
-        }
-        errors.iter().for_each(|error| tracing::error!(%error, "a node cannot be set apart and stays"));
-        let ids: Vec<MachineId> = held.iter().map(|target| target.id.clone()).collect();
-        context.index.mark(&ids);
-        context.recorder.decided(Decision::Disrupt {
-            reason,
-            nodes: held.iter().map(|target| target.node.name.clone()).collect(),
-            savings: held.iter().map(|target| target.price).sum(),
-        });
-        let mut pools: Vec<String> = candidates.iter().map(|candidate| candidate.pool_name().to_owned()).collect();
-        pools.sort();
-        pools.dedup();
-        context.metrics.choices.deleting(method, pools);
-        let id = self.enqueue(method, context.clock.now(), held);
-        context.wake(QUEUE, key(id));
-        Ok(())
-    }
-
-    fn enqueue(&self, method: MethodName, created: Timestamp, targets: Vec<Target>) -> u64 {
+    pub(super) fn enqueue(
+        &self,
+        method: MethodName,
+        created: Timestamp,
+        targets: Vec<Held>,
+        replacements: Vec<Replacement>,
+    ) -> u64 {
         let mut state = self.state();
         let id = state.next;
         state.next += 1;
         for target in &targets {
             state.holders.insert(target.id.clone(), id);
         }
-        state.running.insert(id, Arc::new(Command { id, method, created, targets }));
+        state.running.insert(id, Arc::new(Command { id, method, created, targets, replacements }));
         id
     }
 
     fn get(&self, id: u64) -> Option<Arc<Command>> {
         self.state().running.get(&id).cloned()
+    }
+
+    fn update(&self, command: Command) {
+        self.state().running.insert(command.id, Arc::new(command));
     }
 
     fn forget(&self, id: u64) {
@@ -154,9 +142,27 @@ impl Commands {
     }
 
     /// How long a command may take while so much is under way.
-    fn patience(&self) -> Duration {
+    fn time(&self) -> Duration {
         let candidates = u32::try_from(self.state().holders.len()).unwrap_or(u32::MAX);
-        PATIENCE_EACH.saturating_mul(candidates).clamp(LEAST_PATIENCE, MOST_PATIENCE)
+        TIME_EACH.saturating_mul(candidates).clamp(LEAST_TIME, MOST_TIME)
+    }
+
+    /// Whether drift should leave the pool alone for now.
+    pub(super) fn is_waiting(&self, pool: &str, now: Timestamp) -> bool {
+        self.state().patience.is_waiting(pool, now)
+    }
+
+    pub(super) fn drift_failed(&self, pools: impl IntoIterator<Item = String>, now: Timestamp) {
+        let mut state = self.state();
+        pools.into_iter().for_each(|pool| state.patience.failed(&pool, now));
+    }
+
+    pub(super) fn set_paused(&self, paused: bool) {
+        self.state().paused = paused;
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.state().paused
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -164,11 +170,20 @@ impl Commands {
     }
 }
 
-fn key(id: u64) -> Key {
+pub(super) fn key(id: u64) -> Key {
     Key::cluster(&id.to_string())
 }
 
-/// Carries commands out; keyed by command.
+/// What a look at a command came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    Done,
+    Wait(String),
+    /// It cannot succeed any more.
+    Failed(String),
+}
+
+/// Carries commands out; keyed by command, so that it goes on whatever becomes of one of its nodes.
 #[derive(Debug)]
 pub struct Queue {
     pub commands: Arc<Commands>,
@@ -187,15 +202,17 @@ impl Reconciler for Queue {
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
         let command = key.name.parse().ok().and_then(|id| self.commands.get(id));
         let Some(command) = command else { return Ok(Action::Done) };
-        let Err(error) = delete_all(context, &command).await else {
-            self.commands.forget(command.id);
-            return Ok(Action::Done);
-        };
-        if context.clock.now() <= later(command.created, self.commands.patience()) {
-            tracing::debug!(%error, "deleting node claims, trying again");
-            return Ok(Action::After(LOOK));
+        let look = self.look(context, &command).await;
+        let late = context.clock.now() > later(command.created, self.commands.time());
+        match look {
+            Look::Done => self.succeed(&command),
+            Look::Wait(why) if !late => {
+                tracing::debug!(command = command.id, why, "waiting to disrupt");
+                return Ok(Action::After(LOOK));
+            }
+            Look::Wait(why) => self.give_up(context, &command, &format!("command reached timeout, {why}")).await,
+            Look::Failed(why) => self.give_up(context, &command, &why).await,
         }
-        self.give_up(context, &command, &error).await;
         Ok(Action::Done)
     }
 
@@ -209,10 +226,55 @@ impl Reconciler for Queue {
 }
 
 impl Queue {
-    /// The nodes that are still there stay, as if nothing had been.
-    async fn give_up(&self, context: &Context, command: &Command, why: &Error) {
-        let nodes = command.targets.iter().map(|target| target.node.name.clone()).collect();
-        tracing::error!(error = %why, reason = command.method.reason, "failed terminating nodes while executing a disruption command");
+    async fn look(&self, context: &Context, command: &Command) -> Look {
+        if command.targets.iter().all(|target| is_going(context, target)) {
+            return Look::Done;
+        }
+        if self.is_paused(context, command) {
+            return Look::Failed("voluntary disruption is paused".to_owned());
+        }
+        let mut seen = command.clone();
+        let waiting = wait_for_replacements(context, &mut seen).await;
+        self.commands.update(seen);
+        match waiting {
+            Look::Done => match delete_all(context, command).await {
+                Ok(()) => Look::Done,
+                Err(error) => Look::Wait(error.to_string()),
+            },
+            other => other,
+        }
+    }
+
+    fn is_paused(&self, context: &Context, command: &Command) -> bool {
+        let paused = |target: &Held| {
+            let name = target.pool.metadata.name.as_deref().unwrap_or_default();
+            context.index.node_pool(name).is_some_and(|pool| facts::is_paused(pool.metadata.annotations.as_ref()))
+        };
+        self.commands.is_paused() || command.targets.iter().any(paused)
+    }
+
+    /// The nodes stay marked: termination does the rest.
+    fn succeed(&self, command: &Command) {
+        self.commands.forget(command.id);
+        tracing::debug!(command = command.id, reason = command.method.reason, "command succeeded");
+        let mut state = self.commands.state();
+        for target in command.targets.iter().filter(|_| command.method.reason == "Drifted") {
+            state.patience.succeeded(target.pool.metadata.name.as_deref().unwrap_or_default());
+        }
+    }
+
+    /// The nodes that are still there stay, as if nothing had been. What was bought for them is ordinary capacity.
+    async fn give_up(&self, context: &Context, command: &Command, why: &str) {
+        let command = self.commands.get(command.id).map_or_else(|| command.clone(), |now| Command::clone(&now));
+        let reason = command.method.reason;
+        tracing::error!(
+            error = why,
+            reason,
+            nodes = command.nodes().join(", "),
+            "failed terminating nodes while executing a disruption command"
+        );
+        let failed = command.replacements.iter().filter(|replacement| !replacement.initialized).count();
+        context.metrics.choices.queue_failed(command.method, command.decision(), failed);
         let mut restorations: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(command.targets.len());
         for target in &command.targets {
             restorations.push(Box::pin(mark::restore(context, &target.node.name, &target.claim.name)));
@@ -220,11 +282,55 @@ impl Queue {
         for error in join_all(restorations).await.into_iter().filter_map(Result::err) {
             tracing::error!(%error, "a node cannot be restored now; the next pass will");
         }
-        let ids: Vec<MachineId> = command.targets.iter().map(|target| target.id.clone()).collect();
-        context.index.unmark(&ids);
+        context.index.unmark(&command.ids());
         self.commands.forget(command.id);
-        context.recorder.decided(Decision::RolledBack { reason: command.method.reason, nodes, why: why.to_string() });
+        if reason == "Drifted" && failed > 0 {
+            let pools = command.targets.iter().filter_map(|target| target.pool.metadata.name.clone());
+            self.commands.drift_failed(pools, context.clock.now());
+        }
+        context.recorder.decided(Decision::RolledBack { reason, nodes: command.nodes(), why: why.to_owned() });
     }
+}
+
+/// Gone already, or on its way whoever sent it.
+fn is_going(context: &Context, target: &Held) -> bool {
+    let there = context.index.node_claim(&target.claim.name);
+    there.is_none_or(|claim| {
+        claim.metadata.deletion_timestamp.is_some() || claim.metadata.uid.as_deref() != Some(&*target.claim.uid)
+    })
+}
+
+/// `Done` when every replacement has been initialized once.
+async fn wait_for_replacements(context: &Context, command: &mut Command) -> Look {
+    let reason = command.method.reason;
+    let mut waiting = Vec::new();
+    for replacement in command.replacements.iter_mut().filter(|replacement| !replacement.initialized) {
+        let known = match context.index.node_claim(&replacement.claim) {
+            Some(claim) => Some(claim),
+            // Only the server knows for sure.
+            None => match context.read::<NodeClaim>(&replacement.claim).await {
+                Ok(found) => found.map(Arc::new),
+                Err(error) => {
+                    waiting.push(format!("getting node claim, {error}"));
+                    continue;
+                }
+            },
+        };
+        let Some(claim) = known else {
+            return Look::Failed(format!("replacement {} was deleted", replacement.claim));
+        };
+        let object = ObjectRef::node_claim(&claim);
+        let launching = Event::normal(object.clone(), "DisruptionLaunching", format!("Launching NodeClaim: {reason}"));
+        context.recorder.publish(launching.same([object.uid.clone(), reason.to_owned()]));
+        if claim.condition_status(conditions::INITIALIZED) == Status::True {
+            replacement.initialized = true;
+        } else {
+            let message = "Waiting on readiness to continue disruption";
+            context.recorder.publish(Event::normal(object, "DisruptionWaitingReadiness", message));
+            waiting.push(format!("nodeclaim {} not initialized", replacement.claim));
+        }
+    }
+    if waiting.is_empty() { Look::Done } else { Look::Wait(waiting.join("; ")) }
 }
 
 /// Deletes every claim of the command; those that are gone or going count as done.
@@ -237,19 +343,19 @@ async fn delete_all(context: &Context, command: &Command) -> Result<()> {
     Error::all(results.into_iter().filter_map(Result::err).collect())
 }
 
-async fn delete(context: &Context, target: &Target, method: MethodName) -> Result<()> {
-    let there = context.index.node_claim(&target.claim.name);
-    if there.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some()) {
+async fn delete(context: &Context, target: &Held, method: MethodName) -> Result<()> {
+    if is_going(context, target) {
         return Ok(());
     }
     context.delete::<NodeClaim>(&target.claim.name, &target.claim.uid).await?;
     tell_terminating(context, target, method.reason);
-    context.metrics.life.disrupted(&target.object, method.label, &target.policy);
-    context.metrics.life.pods_disrupted(&target.object, method.label, &target.policy, target.pods);
+    let policy = if method.is_consolidation() { &*target.pool.spec.disruption.consolidation_policy } else { "" };
+    context.metrics.life.disrupted(&target.object, method.label, policy);
+    context.metrics.life.pods_disrupted(&target.object, method.label, policy, target.pods);
     Ok(())
 }
 
-fn tell_terminating(context: &Context, target: &Target, reason: &'static str) {
+fn tell_terminating(context: &Context, target: &Held, reason: &'static str) {
     for object in [&target.node, &target.claim] {
         let message = format!("Disrupting {}: {reason}", object.kind);
         let event = Event::normal(object.clone(), "DisruptionTerminating", message);
@@ -260,23 +366,30 @@ fn tell_terminating(context: &Context, target: &Target, reason: &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disruption::candidate::tests::named;
     use crate::metrics::EMPTINESS;
 
+    fn held(number: u32) -> Held {
+        Held {
+            id: MachineId::Provider(number.to_string().into()),
+            node: ObjectRef::node(&Default::default()),
+            claim: ObjectRef::node_claim(&NodeClaim::default()),
+            price: MicroUsd(1),
+            pool: Arc::default(),
+            object: Arc::default(),
+            pods: 0,
+        }
+    }
+
     #[test]
-    fn patience_grows_with_what_is_under_way() {
+    fn the_more_is_under_way_the_longer_a_command_may_take() {
         // covers: DIS-QUEUE-14
         let commands = Commands::default();
-        assert_eq!(commands.patience(), LEAST_PATIENCE);
-        let targets = |count: u32, from: u32| -> Vec<Target> {
-            let target =
-                |number: u32| Target { id: MachineId::Provider(number.to_string().into()), ..Target::of(&named("a")) };
-            (from..from + count).map(target).collect()
-        };
-        let first = commands.enqueue(EMPTINESS, Timestamp::UNIX_EPOCH, targets(10_000, 0));
-        assert_eq!(commands.patience(), Duration::from_secs(800));
-        commands.enqueue(EMPTINESS, Timestamp::UNIX_EPOCH, targets(90_000, 10_000));
-        assert_eq!(commands.patience(), MOST_PATIENCE);
+        assert_eq!(commands.time(), LEAST_TIME);
+        let held = |count: u32, from: u32| -> Vec<Held> { (from..from + count).map(held).collect() };
+        let first = commands.enqueue(EMPTINESS, Timestamp::UNIX_EPOCH, held(10_000, 0), Vec::new());
+        assert_eq!(commands.time(), Duration::from_secs(800));
+        commands.enqueue(EMPTINESS, Timestamp::UNIX_EPOCH, held(90_000, 10_000), Vec::new());
+        assert_eq!(commands.time(), MOST_TIME);
         commands.forget(first);
         assert!(!commands.has(&MachineId::Provider("0".into())));
         assert!(commands.has(&MachineId::Provider("10000".into())));

@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::disruption::budgets::Allowance;
+use karpenter_disruption::budgets::Allowance;
 
 /// Seconds; the bounds all duration histograms share.
 pub const DURATIONS: [f64; 45] = [
@@ -120,7 +120,19 @@ pub struct MethodName {
     pub consolidation_type: &'static str,
 }
 
+impl MethodName {
+    /// Whether it is about money, and follows the pool's consolidation policy.
+    pub fn is_consolidation(self) -> bool {
+        self != DRIFT
+    }
+}
+
 pub const EMPTINESS: MethodName = MethodName { reason: "Empty", label: "empty", consolidation_type: "empty" };
+pub const DRIFT: MethodName = MethodName { reason: "Drifted", label: "drifted", consolidation_type: "" };
+pub const MULTI: MethodName =
+    MethodName { reason: "Underutilized", label: "underutilized", consolidation_type: "multi" };
+pub const SINGLE: MethodName =
+    MethodName { reason: "Underutilized", label: "underutilized", consolidation_type: "single" };
 
 impl Choices {
     /// In a registry whose prefix is `karpenter`; its text format adds `_total` to counters.
@@ -228,15 +240,21 @@ impl Choices {
         self.eligible.get_or_create(&Reason { reason: method.label }).set(whole(nodes));
     }
 
-    /// A command without replacements is under way.
-    pub fn deleting(&self, method: MethodName, pools: impl IntoIterator<Item = String>) {
+    /// A command is under way: `delete`, or `replace`.
+    pub fn decided(&self, method: MethodName, decision: &'static str, pools: impl IntoIterator<Item = String>) {
         let MethodName { label: reason, consolidation_type, .. } = method;
-        let decision = "delete";
         for nodepool in pools {
             let labels = PoolDecision { nodepool, decision, reason, consolidation_type };
             self.decisions_by_pool.get_or_create(&labels).inc();
         }
         self.decisions.get_or_create(&Decision { decision, reason, consolidation_type }).inc();
+    }
+
+    /// A command was rolled back with so many replacements that never came. The label for the type carries the decision,
+    /// as upstream's does.
+    pub fn queue_failed(&self, method: MethodName, decision: &'static str, replacements: usize) {
+        let labels = Decision { decision, reason: method.label, consolidation_type: decision };
+        self.queue_failures.get_or_create(&labels).inc_by(replacements as u64);
     }
 
     pub fn failed_validations(&self, method: MethodName, candidates: usize) {
@@ -295,12 +313,14 @@ mod tests {
 
     #[test]
     fn series_have_upstreams_names_and_labels() {
-        // covers: DIS-BUDGET-10, STATE-05
+        // covers: DIS-BUDGET-10, DIS-LOOP-11, DIS-LOOP-12, STATE-05
         let mut registry = Registry::with_prefix("karpenter");
         let choices = Choices::register(&mut registry);
         choices.claim_created("provisioned", "p", false);
         choices.scheduled("provisioner", Duration::from_millis(7), 2, 3);
-        choices.deleting(EMPTINESS, ["p".to_owned()]);
+        choices.decided(EMPTINESS, "delete", ["p".to_owned()]);
+        choices.decided(MULTI, "replace", ["p".to_owned()]);
+        choices.queue_failed(DRIFT, "replace", 2);
         choices.eligible(EMPTINESS, 4);
         choices.evaluated(EMPTINESS, Duration::from_secs(1));
         choices.failed_validations(EMPTINESS, 5);
@@ -319,6 +339,8 @@ mod tests {
             "karpenter_scheduler_ignored_pods_count 3",
             "karpenter_voluntary_disruption_decisions_total{decision=\"delete\",reason=\"empty\",consolidation_type=\"empty\"} 1",
             "karpenter_voluntary_disruption_decisions_by_nodepool_total{nodepool=\"p\",decision=\"delete\",reason=\"empty\",consolidation_type=\"empty\"} 1",
+            "karpenter_voluntary_disruption_decisions_total{decision=\"replace\",reason=\"underutilized\",consolidation_type=\"multi\"} 1",
+            "karpenter_voluntary_disruption_queue_failures_total{decision=\"replace\",reason=\"drifted\",consolidation_type=\"replace\"} 2",
             "karpenter_voluntary_disruption_eligible_nodes{reason=\"empty\"} 4",
             "karpenter_voluntary_disruption_decision_evaluation_duration_seconds_count{reason=\"empty\",consolidation_type=\"empty\"} 1",
             "karpenter_voluntary_disruption_failed_validations_total{consolidation_type=\"empty\"} 5",

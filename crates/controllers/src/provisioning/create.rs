@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use karpenter_api::NodePool;
+use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::plan::NewNode;
 use karpenter_core::{Resources, World};
 use karpenter_index::reduce;
@@ -14,8 +14,15 @@ use crate::context::Context;
 use crate::decision::{Decision, Launch};
 use crate::error::{Error, Result};
 
-/// Creates the claim of a new node, unless its pool is over its limits or gone by now.
-pub(super) async fn create(context: &Context, world: &Arc<World>, offer: &Offer, node: &NewNode) -> Result<()> {
+/// Creates the claim of a new node, unless its pool is over its limits or gone by now. `reason` is what it is counted
+/// under: `provisioned`, or the reason for which it replaces others.
+pub(crate) async fn create(
+    context: &Context,
+    world: &Arc<World>,
+    offer: &Offer,
+    node: &NewNode,
+    reason: &'static str,
+) -> Result<NodeClaim> {
     let pool = &offer.pool;
     let name = &*pool.name;
     let current = context.index.node_pool(name).filter(|pool| pool.metadata.deletion_timestamp.is_none());
@@ -31,7 +38,7 @@ pub(super) async fn create(context: &Context, world: &Arc<World>, offer: &Offer,
     let claim = made.metadata.name.as_deref().unwrap_or_default();
     let pods: Vec<_> = node.pods.iter().map(|pod| keyed(world, *pod)).collect();
     context.index.plan(claim, &pods);
-    context.metrics.choices.claim_created("provisioned", name, node.min_values_relaxed);
+    context.metrics.choices.claim_created(reason, name, node.min_values_relaxed);
     outcome::tell_nominated(context, world, &node.pods, Some(claim), None);
     context.recorder.decided(Decision::Launch(Launch {
         claim: claim.into(),
@@ -48,7 +55,7 @@ pub(super) async fn create(context: &Context, world: &Arc<World>, offer: &Offer,
         instance_types = first_five(pool, node),
         "created nodeclaim"
     );
-    Ok(())
+    Ok(made)
 }
 
 /// The first limit that the pool's usage already exceeds. Reaching it is not exceeding it.

@@ -37,7 +37,7 @@ pub(super) fn tell(context: &Context, world: &World, offers: &[Offer], plan: &Pl
     }
 }
 
-pub(super) fn tell_nominated(
+pub(crate) fn tell_nominated(
     context: &Context,
     world: &World,
     pods: &[usize],

@@ -24,7 +24,7 @@ fn when_empty(after: &str, nodes: &str) -> Value {
     json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": after, "budgets": [{"nodes": nodes}]})
 }
 
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
@@ -33,7 +33,7 @@ async fn consolidatable(lab: &Lab) -> usize {
     claims.iter().filter(|claim| condition(claim, "Consolidatable").is_some_and(|c| c["status"] == "True")).count()
 }
 
-fn tainted(nodes: &[Value]) -> usize {
+pub(crate) fn tainted(nodes: &[Value]) -> usize {
     let has =
         |node: &&Value| node["spec"]["taints"].as_array().into_iter().flatten().any(|taint| taint["key"] == TAINT);
     nodes.iter().filter(has).count()

@@ -12,6 +12,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use super::scythe::{Scythe, Watched};
 use super::shop::Shop;
 
 const START: &str = "2026-01-01T00:00:00Z";
@@ -21,6 +22,8 @@ pub(crate) struct Lab {
     pub(crate) client: Client,
     _cluster: Cluster,
     pub(crate) shop: Arc<Shop>,
+    /// Everything the controllers write passes it.
+    pub(crate) scythe: Scythe,
     pub(crate) context: Arc<Context>,
     clock: Clock,
     engine: Option<JoinHandle<()>>,
@@ -45,23 +48,36 @@ impl Lab {
         let cluster = Cluster::start(client.clone(), karpenter_cluster::clock::Clock::starting_at(start), settings);
         let clock = Clock::starting_at(start);
         let shop = Arc::new(Shop::new(cluster.handle().clone()));
-        let context = Self::context(&client, &clock, &shop);
-        let lab = Self { server, client, _cluster: cluster, shop, context, clock, engine: None };
+        let scythe = Scythe::default();
+        let context = Self::context(&server, &scythe, &clock, &shop, Settings::default());
+        let lab = Self { server, client, _cluster: cluster, shop, scythe, context, clock, engine: None };
         for crd in karpenter_api::crds() {
             lab.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await;
         }
         lab
     }
 
-    fn context(client: &Client, clock: &Clock, shop: &Arc<Shop>) -> Arc<Context> {
+    fn context(
+        server: &ApiServer,
+        scythe: &Scythe,
+        clock: &Clock,
+        shop: &Arc<Shop>,
+        settings: Settings,
+    ) -> Arc<Context> {
         let words = Arc::new(Vocabulary::kubernetes());
-        Arc::new(Context::new(client.clone(), clock.clone(), shop.clone(), words, Settings::default()))
+        let client = Client::new(Watched { server: server.service(), scythe: scythe.clone() }, "default");
+        Arc::new(Context::new(client, clock.clone(), shop.clone(), words, settings))
     }
 
     /// Starts controllers, with nothing known yet: after a crash it is a new process.
     pub(crate) fn run(&mut self, reconcilers: Vec<Arc<dyn Reconciler>>) {
+        self.run_with(reconcilers, Settings::default());
+    }
+
+    pub(crate) fn run_with(&mut self, reconcilers: Vec<Arc<dyn Reconciler>>, settings: Settings) {
         self.crash();
-        self.context = Self::context(&self.client, &self.clock, &self.shop);
+        self.scythe.revive();
+        self.context = Self::context(&self.server, &self.scythe, &self.clock, &self.shop, settings);
         self.engine = Some(tokio::spawn(Engine::new(self.context.clone(), reconcilers).run()));
     }
 
@@ -75,6 +91,13 @@ impl Lab {
     /// Lets some time pass.
     pub(crate) async fn settle(&self, seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// What would be scraped now.
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.context.metrics.registry()).unwrap();
+        text
     }
 
     pub(crate) fn digest(&self) -> Digest {

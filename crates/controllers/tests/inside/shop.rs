@@ -49,6 +49,9 @@ struct State {
     sold_out: BTreeSet<String>,
     /// When a launch was tried, and for which type first.
     attempts: Vec<(Instant, String)>,
+    /// What is sold out is still on the list.
+    secretive: bool,
+    duds: bool,
 }
 
 /// An answer about drift.
@@ -92,6 +95,18 @@ impl Shop {
             true => state.sold_out.remove(kind),
             false => state.sold_out.insert(kind.to_owned()),
         };
+    }
+
+    /// As [`Shop::sell_out`], and only those who try to buy find out.
+    pub(crate) fn sell_out_secretly(&self, kind: &str) {
+        let mut state = self.state.lock().unwrap();
+        state.sold_out.insert(kind.to_owned());
+        state.secretive = true;
+    }
+
+    /// Machines that never join, from now on or no longer.
+    pub(crate) fn sell_duds(&self, duds: bool) {
+        self.state.lock().unwrap().duds = duds;
     }
 
     /// When launches were tried, and for which types.
@@ -144,7 +159,7 @@ impl Shop {
         state.by_claim.insert(uid, provider_id.clone());
         state.sold.insert(provider_id.clone(), machine.clone());
         let computer = computer(&machine, &format!("node-{:04}", state.next));
-        Ok((machine, Some(computer)))
+        Ok((machine, (!state.duds).then_some(computer)))
     }
 }
 
@@ -203,7 +218,7 @@ impl CloudProvider for Shop {
             _ => {
                 let state = self.state.lock().unwrap();
                 let known = self.types.iter().filter(|kind| !state.discontinued.contains(&*kind.name));
-                Ok(known.map(|kind| stocked(kind, !state.sold_out.contains(&*kind.name))).collect())
+                Ok(known.map(|kind| stocked(kind, state.secretive || !state.sold_out.contains(&*kind.name))).collect())
             }
         }
     }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use karpenter_api::NodeClaim;
-use karpenter_api::conditions::{CONSOLIDATABLE, Status};
+use karpenter_api::conditions::{CONSOLIDATABLE, DRIFTED, Status};
+use karpenter_api::labels::DO_NOT_DISRUPT;
 use karpenter_core::labels::NODEPOOL;
 use karpenter_core::node::Stage;
 use karpenter_core::resources::NODES;
@@ -24,6 +25,9 @@ impl State {
         match &change.what {
             What::Pod(pair) => self.settle_pod(&change.key, pair),
             What::Node(pair) => {
+                if is_protected(pair.old.as_deref()) != is_protected(pair.new.as_deref()) {
+                    self.unsettled += 1;
+                }
                 let ids = self.machines.node(&change.key.name, pair.new.as_deref());
                 self.refresh_all(ids);
                 if pair.old.is_none() || pair.new.is_none() {
@@ -31,10 +35,10 @@ impl State {
                 }
             }
             What::NodeClaim(pair) => {
-                let quiet = |claim: &Option<Arc<NodeClaim>>| {
-                    claim.as_ref().is_some_and(|claim| claim.condition_status(CONSOLIDATABLE) == Status::True)
+                let says = |claim: &Option<Arc<NodeClaim>>, kind: &str| {
+                    claim.as_ref().is_some_and(|claim| claim.condition_status(kind) == Status::True)
                 };
-                if quiet(&pair.new) && !quiet(&pair.old) {
+                if [CONSOLIDATABLE, DRIFTED].iter().any(|kind| says(&pair.new, kind) && !says(&pair.old, kind)) {
                     self.unsettled += 1;
                 }
                 self.settle_claim(&change.key.name, pair.new.as_deref());
@@ -226,6 +230,11 @@ impl State {
     pub(crate) fn is_coming(node: &karpenter_core::Node) -> bool {
         node.is_managed() && node.stage < Stage::Initialized && !node.deleting
     }
+}
+
+fn is_protected(node: Option<&k8s_openapi::api::core::v1::Node>) -> bool {
+    let annotations = node.and_then(|node| node.metadata.annotations.as_ref());
+    annotations.and_then(|all| all.get(DO_NOT_DISRUPT)).is_some_and(|value| value == "true")
 }
 
 /// Moves a key from one drawer to another.

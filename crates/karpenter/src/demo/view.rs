@@ -171,8 +171,10 @@ pub(crate) fn sentence(record: &Record) -> String {
             let miss = nearest_miss.as_ref().map(|text| format!("; nearest miss: {text}")).unwrap_or_default();
             format!("no place for {pod}: {why}{miss}")
         }
-        Decision::Disrupt { reason, nodes, savings } => {
-            format!("remove {}: {reason}, saves ${:.4}/h", nodes.join(", "), savings.dollars())
+        Decision::Disrupt { reason, nodes, replacements, savings, .. } => {
+            let instead = if replacements.is_empty() { String::new() } else { format!(" for {}", replacements.join(", ")) };
+            let saves = *savings as f64 / 1e6;
+            format!("remove {}{instead}: {reason}, saves ${saves:.4}/h", nodes.join(", "))
         }
         Decision::RolledBack { reason, nodes, why } => format!("keep {} after all ({reason}): {why}", nodes.join(", ")),
     }

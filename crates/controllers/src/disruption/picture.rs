@@ -1,0 +1,129 @@
+//! The cluster as disruption sees it at one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use karpenter_api::NodePool;
+use karpenter_core::node::Stage;
+use karpenter_core::{InstanceType, MicroUsd, Pool, World};
+use karpenter_disruption::{NodeFacts, PoolFacts, Snapshot};
+use karpenter_index::{Machine, MachineId, facts};
+use rustc_hash::FxHashMap;
+
+use super::queue::Commands;
+use crate::context::Context;
+use crate::pricing;
+use crate::provisioning::pools::{self, Offer};
+
+/// Owns what a [`Snapshot`] borrows, and knows whose objects its numbers stand for.
+#[derive(Debug)]
+pub(super) struct Picture {
+    pub(super) world: Arc<World>,
+    /// In the order of `World::pools`.
+    pub(super) offers: Vec<Offer>,
+    /// By position in `World::nodes`, as the two below.
+    pub(super) machines: Vec<Option<Machine>>,
+    facts: Vec<NodeFacts>,
+    pub(super) pools: BTreeMap<Arc<str>, Arc<NodePool>>,
+    pool_facts: BTreeMap<Arc<str>, PoolFacts>,
+    /// Moves with everything that consolidation may find something new in; read before anything else was.
+    pub(super) state: u64,
+}
+
+impl Picture {
+    /// Nothing while the cluster is not wholly known: asking for instance types may take a while.
+    pub(super) async fn take(context: &Context, commands: &Commands) -> Option<Self> {
+        let state = context.index.unsettled();
+        let offers = pools::offers(context).await;
+        let (pools, pool_facts) = all_pools(context).await;
+        if !context.index.is_synced() {
+            return None;
+        }
+        let now = context.clock.now();
+        let sold: Vec<Pool> = offers.iter().map(|offer| offer.pool.clone()).collect();
+        let world = context.index.snapshot(now, sold);
+        let known = context.index.machines();
+        let mut by_name: FxHashMap<&str, &Machine> = FxHashMap::default();
+        for machine in &known {
+            if let Some(reduced) = &machine.reduced {
+                by_name.insert(&reduced.name, machine);
+            }
+        }
+        let machines: Vec<Option<Machine>> =
+            world.nodes.iter().map(|node| by_name.get(&*node.name).map(|machine| (*machine).clone())).collect();
+        let facts = machines.iter().map(|machine| match machine {
+            Some(machine) => node_facts(machine, &pool_facts, commands, context, now),
+            // It went while we looked.
+            None => NodeFacts { nominated: true, consolidatable: false, ..NodeFacts::default() },
+        });
+        let facts = facts.collect();
+        Some(Self { world, offers, machines, facts, pools, pool_facts, state })
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot { world: &self.world, nodes: self.facts.clone(), pools: self.pool_facts.clone() }
+    }
+
+    pub(super) fn drifted(&self, node: usize) -> bool {
+        self.facts[node].drifted.is_some()
+    }
+
+    pub(super) fn id(&self, node: usize) -> Option<&MachineId> {
+        self.machines[node].as_ref().map(|machine| &machine.id)
+    }
+}
+
+fn node_facts(
+    machine: &Machine,
+    pools: &BTreeMap<Arc<str>, PoolFacts>,
+    commands: &Commands,
+    context: &Context,
+    now: Timestamp,
+) -> NodeFacts {
+    let (node, claim) = (machine.node.as_deref(), machine.claim.as_deref());
+    let stage = machine.reduced.as_ref().map_or(Stage::Launched, |reduced| reduced.stage);
+    let name = claim.and_then(super::claim_conditions::pool_of);
+    let facts = facts::node(node, claim, stage, name.and_then(|name| pools.get(name)));
+    NodeFacts {
+        in_queue: commands.has(&machine.id),
+        nominated: context.index.is_nominated(&machine.id, now),
+        // A pool whose replacements fail is left alone for a while, and others are not held up by it.
+        drifted: facts.drifted.filter(|_| !name.is_some_and(|pool| commands.is_waiting(pool, now))),
+        ..facts
+    }
+}
+
+type Pools = (BTreeMap<Arc<str>, Arc<NodePool>>, BTreeMap<Arc<str>, PoolFacts>);
+
+/// Every pool of ours. One whose types are not known keeps its own nodes, and no others.
+async fn all_pools(context: &Context) -> Pools {
+    let (mut objects, mut all) = Pools::default();
+    for pool in context.index.node_pools() {
+        if !context.index.is_managed_pool(&pool) {
+            continue;
+        }
+        let name: Arc<str> = pool.metadata.name.as_deref().unwrap_or_default().into();
+        let types = match context.provider.instance_types(&pool).await {
+            Ok(types) => types,
+            Err(error) => {
+                let error = karpenter_provider::chain(&error);
+                tracing::error!(pool = &*name, error, "skipping, unable to resolve instance types");
+                Arc::from([])
+            }
+        };
+        let cost = cost(context, &name, &types);
+        all.insert(name.clone(), PoolFacts { cost, ..facts::pool(&pool, types) });
+        objects.insert(name, pool);
+    }
+    (objects, all)
+}
+
+/// What the pool's claims cost together, as far as their offerings are known.
+fn cost(context: &Context, pool: &str, types: &[Arc<InstanceType>]) -> Option<MicroUsd> {
+    let types: FxHashMap<&str, &Arc<InstanceType>> = types.iter().map(|kind| (&*kind.name, kind)).collect();
+    let claims = context.index.node_claims();
+    let of_pool = claims.iter().filter(|claim| super::claim_conditions::pool_of(claim) == Some(pool));
+    let total: MicroUsd = of_pool.filter_map(|claim| pricing::price(claim, |name| types.get(name).copied())).sum();
+    (total.0 > 0).then_some(total)
+}

@@ -1,0 +1,185 @@
+//! What a pass says to people: events, gauges, and a record for every node.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use karpenter_disruption::{Command, Decision, Method, NodeDecision, Proposal, Reason, budgets};
+use karpenter_index::{Machine, facts};
+
+use super::picture::Picture;
+use super::start::dollars;
+use super::validation::Rejected;
+use super::why::{self, Told};
+use crate::context::Context;
+use crate::decision::NodeRecord;
+use crate::metrics::{DRIFT, EMPTINESS, MULTI};
+use crate::recorder::{Event, ObjectRef};
+
+const BUDGET_WINDOW: Duration = Duration::from_secs(60);
+const UNCONSOLIDATABLE_WINDOW: Duration = Duration::from_mins(15);
+
+pub(super) fn proposal(context: &Context, picture: &Picture, proposal: &Proposal) {
+    allowances(context, picture);
+    let mut eligible: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let mut records = Vec::with_capacity(proposal.nodes.len());
+    for node in &proposal.nodes {
+        let drifted = picture.drifted(node.node);
+        if let Some(machine) = &picture.machines[node.node] {
+            tell_node(context, picture, machine, node, drifted);
+        }
+        for reason in reasons_to_go(proposal, node, drifted) {
+            *eligible.entry(reason).or_default() += 1;
+        }
+        records.push(NodeRecord {
+            node: node.name.clone(),
+            price: node.price,
+            command: match node.decision {
+                Decision::Disrupt { command } => Some(proposal.commands[command].method.reason()),
+                Decision::Keep => None,
+            },
+            kept_by: node.reasons.iter().map(|reason| why::text(&picture.world, reason)).collect(),
+            nearest_miss: node.nearest_miss.as_ref().map(ToString::to_string),
+        });
+    }
+    for method in [EMPTINESS, DRIFT, MULTI] {
+        context.metrics.choices.eligible(method, eligible.get(method.reason).copied().unwrap_or(0));
+    }
+    context.recorder.judged(records);
+}
+
+/// The reasons for which a node may go, whether it does in this pass or not.
+fn reasons_to_go(proposal: &Proposal, node: &NodeDecision, drifted: bool) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    if let Decision::Disrupt { command } = node.decision {
+        found.push(proposal.commands[command].method.reason());
+    }
+    let blocked = node.reasons.iter().any(|reason| matches!(reason, Reason::Blocked(_) | Reason::StaticPool { .. }));
+    if drifted && !blocked {
+        found.push(Method::Drift.reason());
+    }
+    for reason in &node.reasons {
+        match reason {
+            Reason::Budget { reason, .. } => found.push(reason),
+            Reason::PodHasNoPlace { .. }
+            | Reason::TargetNotReady { .. }
+            | Reason::NotCheaper { .. }
+            | Reason::SameType { .. }
+            | Reason::MinValues { .. }
+            | Reason::SpotToSpotDisabled
+            | Reason::SpotToSpotFlexibility { .. }
+            | Reason::Score { .. }
+            | Reason::NotWorthIt { .. }
+            | Reason::NotWithOthers { .. }
+            | Reason::ReceivesPods { .. } => found.push(Method::Single.reason()),
+            Reason::Blocked(_)
+            | Reason::Paused { .. }
+            | Reason::StaticPool { .. }
+            | Reason::UnknownInstanceType { .. }
+            | Reason::MissingLabel { .. }
+            | Reason::ConsolidationDisabled { .. }
+            | Reason::OnlyWhenEmpty { .. }
+            | Reason::NotYetQuiet { .. }
+            | Reason::HoldsBuffer => {}
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// On the Node and the NodeClaim, the most telling reason of each kind.
+fn tell_node(context: &Context, picture: &Picture, machine: &Machine, node: &NodeDecision, drifted: bool) {
+    let first = |kind: Told| node.reasons.iter().find(|reason| why::told(reason, drifted) == kind);
+    if let Some(reason) = first(Told::Blocked) {
+        let text = why::text(&picture.world, reason);
+        on_both(machine).for_each(|object| {
+            context.recorder.publish(Event::normal(object, "DisruptionBlocked", text.clone()));
+        });
+    }
+    if let Some(reason) = first(Told::Unconsolidatable) {
+        let text = why::text(&picture.world, reason);
+        on_both(machine).for_each(|object| {
+            let event = Event::normal(object, "Unconsolidatable", text.clone());
+            context.recorder.publish(event.within(UNCONSOLIDATABLE_WINDOW));
+        });
+    }
+}
+
+/// Commands that buy something, before they are looked at again.
+pub(super) fn candidates(context: &Context, picture: &Picture, commands: &[Command]) {
+    for command in commands.iter().filter(|command| !command.replacements.is_empty()) {
+        each_node(picture, command, |object, text| {
+            let message = format!("Consolidation candidate: {text} (savings: ${:.2})", dollars(command.savings));
+            let same = [object.uid.clone(), text.to_owned()];
+            context.recorder.publish(Event::normal(object, "ConsolidationCandidate", message).same(same));
+        });
+    }
+}
+
+/// A command that did not hold. That empty nodes are not empty any more is nothing to tell.
+pub(super) fn rejected(context: &Context, picture: &Picture, command: &Command, why: &Rejected) {
+    if command.method == Method::Empty {
+        return;
+    }
+    each_node(picture, command, |object, text| {
+        let why = why.label();
+        let savings = dollars(command.savings);
+        let message = format!("Consolidation rejected: {text}, reason: {why} (savings: ${savings:.2})");
+        let same = [object.uid.clone(), text.to_owned(), why.to_owned()];
+        context.recorder.publish(Event::normal(object, "ConsolidationRejected", message).same(same));
+    });
+}
+
+fn each_node(picture: &Picture, command: &Command, mut tell: impl FnMut(ObjectRef, &str)) {
+    let count = command.candidates.len();
+    for candidate in &command.candidates {
+        let Some(machine) = &picture.machines[candidate.node] else { continue };
+        let of = if count == 1 { String::new() } else { format!(" (part of {count}-node consolidation)") };
+        let replacements = match command.replacements.len() {
+            _ if count > 1 => String::new(),
+            0 => String::new(),
+            1 => " -> [1 replacement]".to_owned(),
+            many => format!(" -> [{many} replacements]"),
+        };
+        let text = format!("{}: [{}]{replacements}{of}", command.decision(), candidate.name);
+        on_both(machine).for_each(|object| tell(object, &text));
+    }
+}
+
+fn on_both(machine: &Machine) -> impl Iterator<Item = ObjectRef> {
+    let claim = machine.claim.as_deref().map(ObjectRef::node_claim);
+    // What is somebody else's node is their business.
+    let node = machine.node.as_deref().filter(|_| claim.is_some()).map(ObjectRef::node);
+    node.into_iter().chain(claim)
+}
+
+/// What budgets allow now, for every reason; a pool that allows nothing says so.
+fn allowances(context: &Context, picture: &Picture) {
+    let snapshot = picture.snapshot();
+    for method in [EMPTINESS, DRIFT, MULTI] {
+        let reason = method.reason;
+        for (pool, allowance) in budgets::allowances(&snapshot, reason) {
+            context.metrics.choices.allowance(&pool, reason, allowance);
+            if let Some(object) = picture.pools.get(&pool).filter(|_| allowance.nodes > 0 && allowance.allowed == 0) {
+                let object = ObjectRef::node_pool(object);
+                let same = [object.uid.clone(), reason.to_owned()];
+                let message = format!("No allowed disruptions for disruption reason {reason} due to blocking budget");
+                let event = Event::normal(object, "DisruptionBlocked", message).same(same).within(BUDGET_WINDOW);
+                context.recorder.publish(event);
+            }
+        }
+    }
+}
+
+pub(super) fn unreadable_budgets(context: &Context) {
+    for pool in context.index.node_pools() {
+        if !context.index.is_managed_pool(&pool) {
+            continue;
+        }
+        let budgets = facts::pool(&pool, std::sync::Arc::from([])).budgets;
+        if let Err(error) = budgets::allowed(&budgets, 100, EMPTINESS.reason, context.clock.now()) {
+            let pool = pool.metadata.name.as_deref().unwrap_or_default();
+            tracing::error!(pool, error, "detected disruption budget errors");
+        }
+    }
+}

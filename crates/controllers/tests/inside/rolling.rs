@@ -1,0 +1,316 @@
+//! Nodes that are replaced: first the new one, then the old one goes; and everything that can happen in between.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use karpenter_apiserver::{Effect as Breakage, Fault};
+use karpenter_controllers::Settings;
+use karpenter_controllers::roster::all;
+use serde_json::{Value, json};
+
+use super::disruption::{condition, tainted};
+use super::lab::{CLAIMS, Lab, NODES, POOLS, running};
+use super::scythe::When;
+
+/// So many large nodes, each with one pod that fills it, in a pool that drifts within a budget and does nothing else.
+pub(crate) async fn fleet(lab: &mut Lab, count: i32, budget: &str) {
+    lab.node_class().await;
+    let disruption =
+        json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s", "budgets": [{"nodes": budget}]});
+    lab.pool("main", json!({"disruption": disruption})).await;
+    lab.run(all(&Settings::default()));
+    lab.deployment("web", count, "7").await;
+    lab.settle(120).await;
+    assert_eq!(running(&lab.pods("web").await), usize::try_from(count).unwrap());
+    assert_eq!(lab.claims().await.len(), usize::try_from(count).unwrap());
+}
+
+/// The pool asks for something else from now on.
+pub(crate) async fn edit(lab: &Lab, value: &str) {
+    lab.patch(&format!("{POOLS}/main"), json!({"spec": {"template": {"metadata": {"labels": {"team": value}}}}})).await;
+}
+
+/// How many nodes are what the pool asks for now, of how many.
+pub(crate) async fn rolled(lab: &Lab, value: &str) -> (usize, usize) {
+    let nodes = lab.list(NODES).await;
+    (nodes.iter().filter(|node| node["metadata"]["labels"]["team"] == value).count(), nodes.len())
+}
+
+fn deleting(claims: &[Value]) -> usize {
+    claims.iter().filter(|claim| claim["metadata"]["deletionTimestamp"].is_string()).count()
+}
+
+/// Waits until all nodes are new and nothing is under way; looks now and then on the way.
+async fn roll_out(lab: &Lab, value: &str, within: u64, mut look: impl FnMut(&[Value], &[Value])) {
+    for _ in 0..within / 2 {
+        lab.settle(2).await;
+        look(&lab.claims().await, &lab.pods("web").await);
+        let (new, all) = rolled(lab, value).await;
+        if new == all && deleting(&lab.claims().await) == 0 {
+            // The last pod still has to start.
+            return lab.settle(30).await;
+        }
+    }
+    panic!("not rolled within {within} s: {:?}, {:#?}", rolled(lab, value).await, lab.claims().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_rolls_within_its_budget_new_nodes_first() {
+    // covers: DIS-DRIFT-10, DIS-DRIFT-12, DIS-DRIFT-14, DIS-DRIFT-17, DIS-QUEUE-04, DIS-QUEUE-10, DIS-QUEUE-12
+    // covers: DIS-QUEUE-16, DIS-QUEUE-21, DIS-QUEUE-22, API-EV-06, API-EV-07, API-EV-08, SEED2-29
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 10, "10%").await;
+    edit(&lab, "a").await;
+    let (mut most, mut least) = (0, usize::MAX);
+    roll_out(&lab, "a", 3000, |claims, pods| {
+        most = most.max(deleting(claims));
+        least = least.min(running(pods));
+        for claim in claims.iter().filter(|claim| claim["metadata"]["deletionTimestamp"].is_string()) {
+            assert!(condition(claim, "DisruptionReason").is_some_and(|c| c["reason"] == "Drifted"), "{claim}");
+        }
+    })
+    .await;
+    assert_eq!(most, 1, "a tenth of ten");
+    assert!(least >= 9, "each new node is there before its pod has to move: {least} ran");
+    assert_eq!(running(&lab.pods("web").await), 10);
+    assert_eq!(lab.shop.bought(), 20, "one new node for each old one");
+    let text = lab.metrics();
+    let replaced = "karpenter_voluntary_disruption_decisions_total{decision=\"replace\",reason=\"drifted\",consolidation_type=\"\"} 10\n";
+    assert!(text.contains(replaced), "{text}");
+    let made =
+        "karpenter_nodeclaims_created_total{reason=\"drifted\",nodepool=\"main\",min_values_relaxed=\"false\"} 10\n";
+    assert!(text.contains(made), "{text}");
+    let labels = "reason=\"drifted\",nodepool=\"main\",capacity_type=\"on-demand\",consolidation_policy=\"\"";
+    let gone = format!("karpenter_nodeclaims_disrupted_total{{{labels},termination_mode=\"graceful\"}} 10\n");
+    assert!(text.contains(&gone), "{text}");
+    let pods = format!("karpenter_pods_disruption_initiated_total{{{labels},termination_mode=\"graceful\"}} 10\n");
+    assert!(text.contains(&pods), "{text}");
+    let events = lab.events("NodeClaim").await;
+    for wanted in [
+        "DisruptionLaunching Launching NodeClaim: Drifted",
+        "DisruptionWaitingReadiness Waiting on readiness to continue disruption",
+        "DisruptionTerminating Disrupting NodeClaim: Drifted",
+    ] {
+        assert!(events.iter().any(|text| text == wanted), "{wanted}: {events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_budget_for_drift_means_no_drift() {
+    // covers: DIS-DRIFT-12, DIS-BUDGET-09
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 2, "0").await;
+    edit(&lab, "a").await;
+    lab.settle(600).await;
+    assert_eq!(rolled(&lab, "a").await, (0, 2));
+    assert_eq!(lab.shop.bought(), 2);
+    let events = lab.events("NodePool").await;
+    assert!(events.iter().any(|text| text.starts_with("DisruptionBlocked") && text.contains("Drifted")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_that_cannot_be_bought_leaves_the_old_node_as_it_was() {
+    // covers: DIS-QUEUE-11, DIS-QUEUE-15, DIS-DRIFT-15, DIS-DRIFT-16, CP-J2
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 1, "100%").await;
+    edit(&lab, "a").await;
+    lab.settle(3).await;
+    let since = condition(&lab.claims().await[0], "Drifted").unwrap()["lastTransitionTime"].clone();
+    // Nobody knows yet that it cannot be had.
+    lab.shop.sell_out_secretly("large");
+    let name = lab.claims().await[0]["metadata"]["name"].clone();
+    lab.settle(600).await;
+    let claims = lab.claims().await;
+    let old = claims.iter().find(|claim| claim["metadata"]["name"] == name).unwrap();
+    assert!(old["metadata"]["deletionTimestamp"].is_null());
+    assert_eq!(condition(old, "Drifted").unwrap()["lastTransitionTime"], since);
+    assert_eq!(running(&lab.pods("web").await), 1);
+    // One minute, two, four, eight, half of it chance: no storm.
+    let attempts = lab.shop.attempts().len() - 1;
+    assert!((2..=6).contains(&attempts), "{attempts}");
+    let failures = "karpenter_voluntary_disruption_queue_failures_total{decision=\"replace\",reason=\"drifted\",consolidation_type=\"replace\"}";
+    assert!(lab.metrics().contains(failures), "{}", lab.metrics());
+    lab.shop.sell_out("large", true);
+    roll_out(&lab, "a", 900, |_, _| {}).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_deletes_the_replacement_stops_the_command() {
+    // covers: CP-J2, DIS-QUEUE-11
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 1, "100%").await;
+    edit(&lab, "a").await;
+    lab.settle(10).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 2);
+    assert_eq!(tainted(&lab.list(NODES).await), 1);
+    let new = claims.iter().max_by_key(|claim| claim["metadata"]["creationTimestamp"].to_string()).unwrap();
+    let new = new["metadata"]["name"].as_str().unwrap().to_owned();
+    lab.delete(&format!("{CLAIMS}/{new}")).await;
+    lab.settle(20).await;
+    assert_eq!(tainted(&lab.list(NODES).await), 0, "rolled back");
+    assert_eq!(running(&lab.pods("web").await), 1);
+    roll_out(&lab, "a", 900, |_, pods| assert!(!pods.is_empty())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_goes_its_own_way_does_not_stop_the_command() {
+    // covers: CP-J3, DIS-QUEUE-17, DIS-QUEUE-18
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 1, "100%").await;
+    let old = lab.claims().await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    edit(&lab, "a").await;
+    lab.settle(10).await;
+    assert_eq!(lab.claims().await.len(), 2);
+    lab.delete(&format!("{CLAIMS}/{old}")).await;
+    lab.settle(1200).await;
+    assert_eq!(rolled(&lab, "a").await, (1, 1));
+    assert_eq!(running(&lab.pods("web").await), 1);
+    assert_eq!(lab.shop.bought(), 2, "what was bought for it is used");
+    assert!(!lab.metrics().contains("queue_failures_total{"), "{}", lab.metrics());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_becomes_ready_is_waited_for_and_then_given_up() {
+    // covers: DIS-QUEUE-09, DIS-QUEUE-14, DIS-QUEUE-15
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 1, "100%").await;
+    lab.shop.sell_duds(true);
+    edit(&lab, "a").await;
+    lab.settle(590).await;
+    assert_eq!(tainted(&lab.list(NODES).await), 1, "for ten minutes");
+    lab.settle(30).await;
+    assert_eq!(tainted(&lab.list(NODES).await), 0);
+    assert!(lab.claims().await.iter().all(|claim| condition(claim, "DisruptionReason").is_none()));
+    assert_eq!(running(&lab.pods("web").await), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_at_its_limit_starts_nothing_it_cannot_finish() {
+    // covers: DIS-QUEUE-06, DIS-QUEUE-08
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 1, "100%").await;
+    // The server refuses new claims for a while.
+    lab.server.inject(Fault {
+        methods: vec!["POST".into()],
+        path_contains: "/nodeclaims".into(),
+        per_mille: 1000,
+        times: None,
+        effect: Breakage::InternalError,
+    });
+    edit(&lab, "a").await;
+    lab.settle(40).await;
+    assert_eq!(lab.claims().await.len(), 1);
+    assert_eq!(tainted(&lab.list(NODES).await), 0, "what was begun is taken back by the next pass");
+    lab.server.clear_faults();
+    roll_out(&lab, "a", 600, |_, _| {}).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_stops_what_is_under_way_and_everything_after() {
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 2, "100%").await;
+    edit(&lab, "a").await;
+    lab.settle(10).await;
+    assert!(tainted(&lab.list(NODES).await) > 0);
+    let pause = |value: Value| json!({"metadata": {"annotations": {"karpenter.sh/pause-disruption": value}}});
+    lab.patch(&format!("{POOLS}/main"), pause(json!("true"))).await;
+    lab.settle(3).await;
+    assert_eq!(tainted(&lab.list(NODES).await), 0, "at once");
+    lab.settle(900).await;
+    let names: BTreeSet<String> =
+        lab.claims().await.iter().map(|claim| claim["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+    lab.settle(900).await;
+    assert_eq!(rolled(&lab, "a").await.0, names.len() - 2, "both old nodes are there");
+    let events = lab.events("NodeClaim").await;
+    assert!(events.iter().any(|text| text.contains("paused")), "{events:?}");
+    lab.patch(&format!("{POOLS}/main"), pause(Value::Null)).await;
+    roll_out(&lab, "a", 900, |_, _| {}).await;
+}
+
+/// A roll of two nodes that is cut at a chosen effect, and what must hold afterwards.
+async fn cut(name: &str, when: When, parts: &'static [&'static str], nth: usize) {
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 2, "100%").await;
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counter = seen.clone();
+    lab.scythe.arm(when, move |effect| {
+        let hit = effect.has(parts) && (when == When::Before || effect.answer.starts_with('2'));
+        hit && counter.fetch_add(1, Ordering::Relaxed) == nth
+    });
+    edit(&lab, "a").await;
+    let mut evicted_early = false;
+    for _ in 0..300 {
+        lab.settle(1).await;
+        if lab.scythe.is_dead() {
+            break;
+        }
+    }
+    assert!(lab.scythe.is_dead(), "{name}: the moment never came");
+    lab.settle(5).await;
+    assert_eq!(running(&lab.pods("web").await), 2, "{name}: nobody was moved by a dying process");
+    lab.run(all(&Settings::default()));
+    roll_out(&lab, "a", 1500, |claims, pods| evicted_early |= pods.len() < 2 && deleting(claims) == 0).await;
+    assert!(!evicted_early, "{name}");
+    assert_eq!(running(&lab.pods("web").await), 2, "{name}");
+    lab.settle(300).await;
+    let claims = lab.claims().await;
+    assert_eq!(tainted(&lab.list(NODES).await), 0, "{name}");
+    assert!(claims.iter().all(|claim| condition(claim, "DisruptionReason").is_none()), "{name}: {claims:#?}");
+    assert_eq!((claims.len(), lab.shop.running().len()), (2, 2), "{name}: what was bought too much is gone again");
+    assert!(lab.shop.bought() <= 6, "{name}: {} bought", lab.shop.bought());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dying_while_nodes_are_set_apart() {
+    // covers: CP-H1, CP-H2, CP-H10
+    cut("h1 tainted", When::After, &["PATCH /api/v1/nodes/", "karpenter.sh/disrupted"], 0).await;
+    cut("h1 reason", When::Before, &["PATCH", "/nodeclaims/", "DisruptionReason"], 0).await;
+    cut("h2", When::Before, &["POST", "/nodeclaims"], 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dying_with_replacements_on_their_way() {
+    // covers: CP-H3, CP-H4, CP-H5
+    cut("h3", When::After, &["POST", "/nodeclaims"], 0).await;
+    cut("h4", When::After, &["POST", "/nodeclaims"], 1).await;
+    cut("h5", When::After, &["PATCH /api/v1/nodes/", "karpenter.sh/registered"], 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dying_around_the_deletion_of_candidates() {
+    // covers: CP-H6, CP-H7, CP-H8
+    cut("h6", When::Before, &["DELETE", "/nodeclaims/"], 0).await;
+    cut("h7", When::After, &["DELETE", "/nodeclaims/"], 0).await;
+    cut("h8", When::After, &["DELETE", "/nodeclaims/"], 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dying_while_a_command_is_rolled_back() {
+    // covers: CP-H9, CP-H12
+    for parts in [["PATCH /api/v1/nodes/", "\"taints\""], ["PATCH", "\"conditions\""]] {
+        let mut lab = Lab::new(1).await;
+        fleet(&mut lab, 1, "100%").await;
+        edit(&lab, "a").await;
+        lab.settle(10).await;
+        assert_eq!(tainted(&lab.list(NODES).await), 1);
+        let claims = lab.claims().await;
+        let new = claims.iter().max_by_key(|claim| claim["metadata"]["creationTimestamp"].to_string()).unwrap();
+        let new = new["metadata"]["name"].as_str().unwrap().to_owned();
+        let old = claims.iter().find(|claim| claim["metadata"]["name"] != *new).unwrap()["metadata"]["name"].clone();
+        let old = old.as_str().unwrap().to_owned();
+        lab.scythe.arm(When::After, move |effect| {
+            effect.has(&parts) && (effect.name.contains("/nodes/") || effect.name.contains(&old))
+        });
+        lab.delete(&format!("{CLAIMS}/{new}")).await;
+        lab.settle(60).await;
+        assert!(lab.scythe.is_dead(), "the moment never came");
+        lab.run(all(&Settings::default()));
+        // At most one attempt more: that the pool failed before is forgotten.
+        roll_out(&lab, "a", 900, |_, _| {}).await;
+        assert_eq!(running(&lab.pods("web").await), 1);
+        assert!(lab.shop.bought() <= 4, "{}", lab.shop.bought());
+        assert_eq!(tainted(&lab.list(NODES).await), 0);
+    }
+}
