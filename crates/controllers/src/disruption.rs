@@ -23,6 +23,7 @@ mod tell;
 mod validation;
 pub mod why;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ use crate::error::{Error, Result};
 use crate::metrics::{DRIFT, EMPTINESS, MULTI, SINGLE};
 use crate::reconciler::{Action, Reconciler, singleton};
 use crate::recorder::ObjectRef;
+use patience::Wall;
 use picture::Picture;
 use start::named;
 use validation::{Second, Verdict};
@@ -157,8 +159,15 @@ impl Disruption {
             }
             return Ok(Pass::Idle);
         }
+        let mut probed = BTreeSet::new();
+        let mut commands = proposal.commands;
+        let now = context.clock.now();
+        commands.retain(|command| {
+            let launches = command.replacements.iter().map(|replacement| &replacement.node.launch);
+            command.method == Method::Drift || self.commands.may_buy(launches, &mut probed, now)
+        });
         let (at_once, later): (Vec<Command>, Vec<Command>) =
-            proposal.commands.into_iter().partition(|command| command.method == Method::Drift);
+            commands.into_iter().partition(|command| command.method == Method::Drift);
         let mut acted = self.start_all(context, &picture, &at_once).await?;
         if !later.is_empty() {
             tell::candidates(context, &picture, &later);
@@ -170,12 +179,7 @@ impl Disruption {
     }
 
     fn propose(&self, context: &Context, picture: &Picture) -> Proposal {
-        let policy = Policy {
-            spot_to_spot: context.settings.spot_to_spot,
-            threshold: context.settings.consolidation_threshold,
-            paused: self.commands.is_paused(),
-            threads: context.settings.threads(),
-        };
+        let policy = Policy { paused: self.commands.is_paused(), ..context.settings.disruption.clone() };
         let mut memory = std::mem::take(&mut self.state().memory);
         let began = Instant::now();
         let proposal = karpenter_disruption::propose(&picture.snapshot(), &policy, &mut memory);
@@ -226,7 +230,7 @@ impl Disruption {
         let now = context.clock.now();
         for (command, _) in commands.iter().zip(&results).filter(|(_, result)| result.is_err()) {
             if command.method == Method::Drift {
-                self.commands.drift_failed(command.candidates.iter().map(|one| one.pool.to_string()), now);
+                self.commands.failed(command.candidates.iter().map(|one| Wall::drift(&one.pool)), now);
             }
         }
         let started = results.iter().any(Result::is_ok);

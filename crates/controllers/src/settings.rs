@@ -19,10 +19,8 @@ pub struct Settings {
     pub node_repair: bool,
     /// `--disable-cluster-state-observability`.
     pub quiet_status: bool,
-    /// Feature gate `SpotToSpotConsolidation`.
-    pub spot_to_spot: bool,
-    /// `--consolidation-threshold`: what moving an ordinary pod must save per hour.
-    pub consolidation_threshold: Option<karpenter_core::MicroUsd>,
+    /// What decides which nodes go.
+    pub disruption: karpenter_disruption::Policy,
     /// Namespace and name of the ConfigMap whose annotation pauses disruption.
     pub config_map: Option<(String, String)>,
 }
@@ -37,8 +35,7 @@ impl Default for Settings {
             nominate_pods: true,
             node_repair: false,
             quiet_status: false,
-            spot_to_spot: false,
-            consolidation_threshold: None,
+            disruption: karpenter_disruption::Policy::default(),
             config_map: None,
         }
     }
@@ -50,14 +47,10 @@ impl Settings {
         (self.batch_max * 2).max(Duration::from_secs(10))
     }
 
-    /// How many threads a search may use.
-    pub fn threads(&self) -> usize {
-        usize::try_from(self.cpu_requests.div_ceil(1000)).unwrap_or(1).clamp(1, 60)
-    }
-
     /// Grows with the cores we may use, from `least` at one core to `most` at sixty.
     pub fn parallelism(&self, least: usize, most: usize) -> usize {
-        least + (most - least) * (self.threads() - 1) / 59
+        let cores = usize::try_from(self.cpu_requests.div_ceil(1000)).unwrap_or(1).clamp(1, 60);
+        least + (most - least) * (cores - 1) / 59
     }
 }
 

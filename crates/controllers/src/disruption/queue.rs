@@ -8,7 +8,7 @@
 //! The queue is memory only. What a restart leaves behind (taints, `DisruptionReason`) the next pass of the loop takes
 //! back, and decides anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ use jiff::Timestamp;
 use karpenter_api::conditions::{self, Status};
 use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::MicroUsd;
+use karpenter_core::plan::Launch;
 use karpenter_index::{Change, Key, MachineId, facts};
 
 use super::mark;
-use super::patience::Patience;
+use super::patience::{Patience, Wall};
 use crate::clock::later;
 use crate::context::Context;
 use crate::decision::Decision;
@@ -49,7 +50,7 @@ struct State {
     next: u64,
     running: BTreeMap<u64, Arc<Command>>,
     holders: BTreeMap<MachineId, u64>,
-    /// Pools whose drift replacements fail are left alone for a while.
+    /// What failed lately is left alone for a while.
     patience: Patience,
     /// Somebody asked for all voluntary disruption to stop.
     paused: bool,
@@ -84,6 +85,8 @@ pub struct Held {
 pub struct Replacement {
     pub claim: String,
     pub initialized: bool,
+    /// What it was expected to become.
+    pub expected: Launch,
 }
 
 impl Command {
@@ -149,12 +152,30 @@ impl Commands {
 
     /// Whether drift should leave the pool alone for now.
     pub(super) fn is_waiting(&self, pool: &str, now: Timestamp) -> bool {
-        self.state().patience.is_waiting(pool, now)
+        self.state().patience.is_waiting(&Wall::drift(pool), now)
     }
 
-    pub(super) fn drift_failed(&self, pools: impl IntoIterator<Item = String>, now: Timestamp) {
+    pub(super) fn failed(&self, walls: impl IntoIterator<Item = Wall>, now: Timestamp) {
         let mut state = self.state();
-        pools.into_iter().for_each(|pool| state.patience.failed(&pool, now));
+        walls.into_iter().for_each(|wall| state.patience.failed(wall, now));
+    }
+
+    /// Whether nothing of this would be bought into a known stock-out. What failed before and has waited is tried by one
+    /// command at a time: `probed` remembers which.
+    pub(super) fn may_buy<'a>(
+        &self,
+        launches: impl Iterator<Item = &'a Launch>,
+        probed: &mut BTreeSet<Wall>,
+        now: Timestamp,
+    ) -> bool {
+        let state = self.state();
+        let mut walls: BTreeSet<Wall> = launches.map(Wall::offering).collect();
+        if walls.iter().any(|wall| state.patience.is_waiting(wall, now) || probed.contains(wall)) {
+            return false;
+        }
+        walls.retain(|wall| state.patience.is_known(wall));
+        probed.extend(walls);
+        true
     }
 
     pub(super) fn set_paused(&self, paused: bool) {
@@ -205,7 +226,7 @@ impl Reconciler for Queue {
         let look = self.look(context, &command).await;
         let late = context.clock.now() > later(command.created, self.commands.time());
         match look {
-            Look::Done => self.succeed(&command),
+            Look::Done => self.succeed(&self.commands.get(command.id).unwrap_or(command)),
             Look::Wait(why) if !late => {
                 tracing::debug!(command = command.id, why, "waiting to disrupt");
                 return Ok(Action::After(LOOK));
@@ -259,7 +280,10 @@ impl Queue {
         tracing::debug!(command = command.id, reason = command.method.reason, "command succeeded");
         let mut state = self.commands.state();
         for target in command.targets.iter().filter(|_| command.method.reason == "Drifted") {
-            state.patience.succeeded(target.pool.metadata.name.as_deref().unwrap_or_default());
+            state.patience.succeeded(&Wall::drift(target.pool.metadata.name.as_deref().unwrap_or_default()));
+        }
+        for replacement in command.replacements.iter().filter(|replacement| replacement.initialized) {
+            state.patience.succeeded(&Wall::offering(&replacement.expected));
         }
     }
 
@@ -284,9 +308,13 @@ impl Queue {
         }
         context.index.unmark(&command.ids());
         self.commands.forget(command.id);
-        if reason == "Drifted" && failed > 0 {
-            let pools = command.targets.iter().filter_map(|target| target.pool.metadata.name.clone());
-            self.commands.drift_failed(pools, context.clock.now());
+        if failed > 0 {
+            let now = context.clock.now();
+            let drifting = command.targets.iter().filter(|_| reason == "Drifted");
+            let pools = drifting.filter_map(|target| target.pool.metadata.name.as_deref().map(Wall::drift));
+            self.commands.failed(pools, now);
+            let lost = command.replacements.iter().filter(|replacement| !replacement.initialized);
+            self.commands.failed(lost.map(|replacement| Wall::offering(&replacement.expected)), now);
         }
         context.recorder.decided(Decision::RolledBack { reason, nodes: command.nodes(), why: why.to_owned() });
     }

@@ -57,7 +57,9 @@ impl Commands {
             replacements: replacements.clone(),
             savings: command.savings,
         });
-        let replacements = replacements.into_iter().map(|claim| Replacement { claim, initialized: false }).collect();
+        let expected = command.replacements.iter().map(|replacement| replacement.node.launch.clone());
+        let replacement = |(claim, expected)| Replacement { claim, initialized: false, expected };
+        let replacements = replacements.into_iter().zip(expected).map(replacement).collect();
         let id = self.enqueue(method, context.clock.now(), held, replacements);
         context.wake(QUEUE, key(id));
         Ok(())

@@ -75,6 +75,17 @@ async fn a_pool_rolls_within_its_budget_new_nodes_first() {
     assert!(least >= 9, "each new node is there before its pod has to move: {least} ran");
     assert_eq!(running(&lab.pods("web").await), 10);
     assert_eq!(lab.shop.bought(), 20, "one new node for each old one");
+    // Set apart, then bought for, then deleted, and nobody evicted before.
+    let effects = lab.scythe.done();
+    let first = |parts: &[&str]| effects.iter().position(|effect| effect.has(parts) && effect.answer.starts_with('2'));
+    let order = [
+        first(&["PATCH /api/v1/nodes/", "karpenter.sh/disrupted"]),
+        first(&["PATCH", "/nodeclaims/", "DisruptionReason"]),
+        first(&["POST", "/nodeclaims", "\"team\":\"a\""]),
+        first(&["DELETE", "/nodeclaims/"]),
+        first(&["POST", "/eviction"]),
+    ];
+    assert!(order.is_sorted() && order.iter().all(Option::is_some), "{order:?}");
     let text = lab.metrics();
     let replaced = "karpenter_voluntary_disruption_decisions_total{decision=\"replace\",reason=\"drifted\",consolidation_type=\"\"} 10\n";
     assert!(text.contains(replaced), "{text}");

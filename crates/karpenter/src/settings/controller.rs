@@ -62,7 +62,12 @@ pub(crate) struct ControllerSettings {
     pub(crate) log_output_paths: String,
     pub(crate) quiet_status: bool,
     pub(crate) disable_dry_run: bool,
+    /// Where the controller itself runs.
+    pub(crate) namespace: Option<String>,
 }
+
+/// An annotation on it, in the controller's namespace, pauses voluntary disruption.
+const CONFIG_MAP: &str = "karpenter";
 
 impl ControllerSettingsArgs {
     /// Everything that is wrong, each line naming its setting.
@@ -105,6 +110,7 @@ impl ControllerSettingsArgs {
             log_output_paths: text(&self.log_output_paths, "LOG_OUTPUT_PATHS").unwrap_or_else(|| "stdout".to_owned()),
             quiet_status: yes(self.disable_cluster_state_observability, "DISABLE_CLUSTER_STATE_OBSERVABILITY"),
             disable_dry_run: yes(self.disable_dry_run, "DISABLE_DRY_RUN"),
+            namespace: env("SYSTEM_NAMESPACE").filter(|text| !text.is_empty()),
         })
     }
 }
@@ -120,6 +126,8 @@ impl ControllerSettings {
             nominate_pods: true,
             node_repair: self.shared.gates.node_repair,
             quiet_status: self.quiet_status,
+            disruption: self.shared.disruption.clone(),
+            config_map: self.namespace.clone().map(|namespace| (namespace, CONFIG_MAP.to_owned())),
         }
     }
 }

@@ -1,0 +1,245 @@
+//! Fleets that cost more than they need to become cheaper, within the rules, and then come to rest.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use karpenter_controllers::Settings;
+use karpenter_controllers::roster::all;
+use serde_json::{Value, json};
+
+use super::disruption::{condition, tainted};
+use super::lab::{CLAIMS, Lab, NODES, POOLS, running};
+
+const PDBS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+
+fn underutilized(after: &str, nodes: &str) -> Value {
+    json!({"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": after, "budgets": [{"nodes": nodes}]})
+}
+
+async fn cluster(lab: &mut Lab, disruption: Value) {
+    lab.node_class().await;
+    lab.pool("main", json!({"disruption": disruption})).await;
+    lab.run(all(&Settings::default()));
+}
+
+/// What runs costs, in cents an hour; small machines are five, large ones nineteen.
+async fn cents(lab: &Lab) -> u32 {
+    let price = |node: &Value| match node["metadata"]["labels"]["node.kubernetes.io/instance-type"].as_str().unwrap() {
+        "small" => 5,
+        _ => 19,
+    };
+    lab.list(NODES).await.iter().map(price).sum()
+}
+
+/// Names of all pods there ever were, as far as they were seen.
+async fn note(lab: &Lab, app: &str, seen: &mut BTreeSet<String>) {
+    for pod in lab.pods(app).await {
+        seen.insert(pod["metadata"]["name"].as_str().unwrap().to_owned());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_that_loses_most_of_its_pods_shrinks_within_its_budget() {
+    // covers: DIS-LOOP-01, DIS-LOOP-08, DIS-VALID-06, SEED0-32, SEED3-12, API-EV-10
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("30s", "10%")).await;
+    lab.deployment("web", 80, "1").await;
+    lab.settle(120).await;
+    assert_eq!(running(&lab.pods("web").await), 80);
+    let (before, nodes) = (cents(&lab).await, lab.claims().await.len());
+    // Every node keeps a few: which pods go is chosen by their names.
+    let mut seen = BTreeSet::new();
+    let pods = lab.pods("web").await;
+    let mut names: Vec<&str> = pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
+    names.sort_by_key(|name| name.chars().rev().collect::<String>());
+    for name in &names[..48] {
+        let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-100"}}});
+        lab.patch(&format!("/api/v1/namespaces/default/pods/{name}"), cost).await;
+    }
+    lab.scale("web", 32).await;
+    lab.settle(20).await;
+    note(&lab, "web", &mut seen).await;
+    let most_at_once = nodes.div_ceil(10);
+    for _ in 0..240 {
+        lab.settle(5).await;
+        note(&lab, "web", &mut seen).await;
+        let claims = lab.claims().await;
+        let going = claims.iter().filter(|claim| claim["metadata"]["deletionTimestamp"].is_string()).count();
+        assert!(going <= most_at_once, "{going} at once, of {nodes}");
+    }
+    // 32 pods of one core: four large machines, at 76 cents; nothing cheaper holds them.
+    let after = cents(&lab).await;
+    assert!(before >= 190 && after <= 79, "from {before} to {after} cents");
+    assert_eq!(running(&lab.pods("web").await), 32);
+    let moved = seen.len() - 32;
+    assert!(moved <= 2 * 32, "nobody moved more than twice: {moved}");
+    println!("shrunk from {before} to {after} cents with {moved} evictions of 32 pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_replaced_by_a_cheaper_one_and_then_nothing_moves_for_a_day() {
+    // covers: DIS-VALID-02, DIS-QUEUE-01, DIS-QUEUE-03, API-EV-06, API-EV-10
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("30s", "100%")).await;
+    lab.deployment("web", 7, "1").await;
+    lab.settle(120).await;
+    assert_eq!(cents(&lab).await, 19, "one large machine for seven");
+    lab.scale("web", 1).await;
+    lab.settle(300).await;
+    assert_eq!(cents(&lab).await, 5, "a small one for the last");
+    assert_eq!(running(&lab.pods("web").await), 1);
+    assert_eq!(lab.shop.bought(), 2);
+    let text = lab.metrics();
+    let wanted = "decisions_total{decision=\"replace\",reason=\"underutilized\",consolidation_type=\"single\"} 1\n";
+    assert!(text.contains(wanted), "{text}");
+    let labels = "reason=\"underutilized\",nodepool=\"main\",capacity_type=\"on-demand\",\
+        consolidation_policy=\"WhenEmptyOrUnderutilized\",termination_mode=\"graceful\"";
+    assert!(text.contains(&format!("karpenter_nodeclaims_disrupted_total{{{labels}}} 1\n")), "{text}");
+    let events = lab.events("Node").await;
+    assert!(events.iter().any(|text| text.starts_with("ConsolidationCandidate ")), "{events:?}");
+    let (pods, claims) = (lab.pods("web").await, lab.claims().await);
+    lab.settle(24 * 3600).await;
+    let name = |objects: &[Value]| objects.iter().map(|object| object["metadata"]["uid"].clone()).collect::<Vec<_>>();
+    assert_eq!((name(&lab.pods("web").await), name(&lab.claims().await)), (name(&pods), name(&claims)));
+    assert_eq!(lab.shop.bought(), 2);
+    // What keeps the node is told and kept.
+    let events = lab.events("NodeClaim").await;
+    assert!(
+        events.iter().any(|text| text.starts_with("Unconsolidatable Can't replace with a cheaper node")),
+        "{events:?}"
+    );
+    let (_, records) = lab.context.recorder.judgements().unwrap();
+    assert_eq!(records.len(), 1);
+    assert!(records[0].command.is_none() && records[0].kept_by[0].starts_with("Can't replace"), "{records:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_of_pods_holds_a_node_for_minutes_and_then_lets_it_go() {
+    // covers: DIS-VALID-07, API-EV-04, DIS-CAND-04
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("0s", "100%")).await;
+    lab.deployment("web", 7, "1").await;
+    lab.settle(120).await;
+    let pdb = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    lab.create(PDBS, pdb).await;
+    lab.scale("web", 1).await;
+    lab.settle(300).await;
+    assert_eq!(cents(&lab).await, 19, "the last pod may not go");
+    for kind in ["Node", "NodeClaim"] {
+        let events = lab.events(kind).await;
+        let told = events.iter().any(|text| {
+            text.starts_with("DisruptionBlocked Pdb prevents pod evictions") && text.contains("default/web")
+        });
+        assert!(told, "{kind}: {events:?}");
+    }
+    assert_eq!(lab.shop.bought(), 1, "and nothing was bought for it");
+    lab.delete(&format!("{PDBS}/web")).await;
+    lab.settle(180).await;
+    assert_eq!(cents(&lab).await, 5);
+    assert_eq!(running(&lab.pods("web").await), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_during_the_wait_stops_a_replacement() {
+    // covers: DIS-VALID-05, DIS-VALID-07, API-EV-11
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("0s", "100%")).await;
+    lab.deployment("web", 7, "1").await;
+    lab.settle(120).await;
+    lab.scale("web", 1).await;
+    // Found, and waiting to be looked at again.
+    let mut found = false;
+    for _ in 0..40 {
+        lab.settle(1).await;
+        found |= lab.events("Node").await.iter().any(|text| text.starts_with("ConsolidationCandidate "));
+        if found {
+            break;
+        }
+    }
+    assert!(found);
+    let pod = lab.pods("web").await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let protect = |value: Value| json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": value}}});
+    lab.patch(&format!("/api/v1/namespaces/default/pods/{pod}"), protect(json!("true"))).await;
+    lab.settle(60).await;
+    assert_eq!(lab.shop.bought(), 1);
+    assert_eq!(tainted(&lab.list(NODES).await), 0);
+    let events = lab.events("Node").await;
+    let rejected = events.iter().find(|text| text.starts_with("ConsolidationRejected ")).expect("it is told");
+    assert!(rejected.contains("reason: churn"), "{rejected}");
+    let failed = "karpenter_voluntary_disruption_failed_validations_total{consolidation_type=\"single\"} 1\n";
+    assert!(lab.metrics().contains(failed), "{}", lab.metrics());
+    lab.patch(&format!("/api/v1/namespaces/default/pods/{pod}"), protect(Value::Null)).await;
+    lab.settle(120).await;
+    assert_eq!(cents(&lab).await, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stock_out_of_six_hours_is_no_storm_and_is_recovered_from() {
+    // covers: DIS-QUEUE-11, DIS-QUEUE-15
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("0s", "100%")).await;
+    lab.deployment("web", 7, "1").await;
+    lab.settle(120).await;
+    // Only those who try to buy one find out.
+    lab.shop.sell_out_secretly("small");
+    lab.scale("web", 1).await;
+    lab.settle(6 * 3600).await;
+    assert_eq!(running(&lab.pods("web").await), 1);
+    assert_eq!(cents(&lab).await, 19, "no churn");
+    assert_eq!(tainted(&lab.list(NODES).await), 0);
+    let tries: Vec<_> = lab.shop.attempts().into_iter().skip(1).map(|(at, _)| at).collect();
+    for window in tries.windows(3) {
+        assert!(window[2].duration_since(window[0]) > Duration::from_mins(1), "three within a minute");
+    }
+    assert!((20..=110).contains(&tries.len()), "a few an hour: {}", tries.len());
+    lab.shop.sell_out("small", true);
+    lab.settle(900).await;
+    assert_eq!(cents(&lab).await, 5, "recovered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controllers_config_map_pauses_everything() {
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    lab.pool("main", json!({"disruption": underutilized("0s", "100%")})).await;
+    let settings = Settings { config_map: Some(("default".into(), "karpenter".into())), ..Settings::default() };
+    lab.run_with(all(&settings), settings.clone());
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let annotations = json!({"karpenter.sh/pause-disruption": "while we look"});
+    lab.create(
+        maps,
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "karpenter", "annotations": annotations}}),
+    )
+    .await;
+    lab.deployment("web", 7, "1").await;
+    lab.settle(120).await;
+    lab.scale("web", 0).await;
+    lab.settle(600).await;
+    assert_eq!(lab.claims().await.len(), 1, "not even an empty node goes");
+    lab.delete(&format!("{maps}/karpenter")).await;
+    lab.settle(90).await;
+    assert!(lab.claims().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_cannot_go_keep_no_others() {
+    // covers: DIS-LOOP-06, DIS-CAND-03
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("0s", "100%")).await;
+    lab.deployment("web", 16, "1").await;
+    lab.settle(120).await;
+    assert_eq!(lab.claims().await.len(), 2);
+    let kept = lab.list(NODES).await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let protect = json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}});
+    lab.patch(&format!("{NODES}/{kept}"), protect).await;
+    lab.scale("web", 1).await;
+    lab.settle(300).await;
+    let nodes = lab.list(NODES).await;
+    assert_eq!(nodes.len(), 1);
+    assert_eq!(nodes[0]["metadata"]["name"], *kept);
+    assert_eq!(running(&lab.pods("web").await), 1);
+    assert!(condition(&lab.claims().await[0], "DisruptionReason").is_none());
+    lab.patch(&format!("{POOLS}/main"), json!({"spec": {"disruption": {"budgets": []}}})).await;
+    assert_eq!(lab.list(CLAIMS).await.len(), 1);
+}
