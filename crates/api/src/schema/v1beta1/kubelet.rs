@@ -29,7 +29,9 @@ pub(super) fn kubelet() -> Schema {
             ("evictionSoft", thresholds("When pods are evicted after a grace period.")),
             (
                 "evictionSoftGracePeriod",
-                map("How long a soft threshold must have been passed.", text("")).rule(known_signals()),
+                map("How long a soft threshold must have been passed.", text(""))
+                    .at_most(bound(&SIGNALS))
+                    .rule(known_signals()),
             ),
             (
                 "imageGCHighThresholdPercent",
@@ -76,7 +78,12 @@ fn each_in(kubelet: &Value, these: &str, those: &str) -> bool {
 }
 
 fn thresholds(description: &'static str) -> Schema {
-    map(description, text("").pattern(THRESHOLD)).rule(known_signals())
+    map(description, text("").pattern(THRESHOLD)).at_most(bound(&SIGNALS)).rule(known_signals())
+}
+
+/// There cannot be more entries than known keys. An API server wants that said: it refuses rules whose cost it cannot bound.
+fn bound(keys: &[&str]) -> i64 {
+    i64::try_from(keys.len()).unwrap_or(i64::MAX)
 }
 
 fn known_signals() -> Rule {
@@ -90,6 +97,7 @@ fn known_signals() -> Rule {
 
 fn reserved(description: &'static str) -> Schema {
     map(description, Schema::new("", super::super::Shape::Quantity))
+        .at_most(bound(&RESERVED))
         .rule(Rule::entry(
             "valid keys for reserved resources are ['cpu','memory','ephemeral-storage','pid']",
             "self.all(x, x=='cpu' || x=='memory' || x=='ephemeral-storage' || x=='pid')",
