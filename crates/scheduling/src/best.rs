@@ -2,7 +2,7 @@
 
 use crate::problem::Problem;
 use crate::solution::{BASELINE, Solution};
-use crate::state::{ClaimTies, Ties};
+use crate::state::{ClaimTies, DomainTies, Ties};
 
 /// With more classes of pods than this only the baseline is solved: among so many kinds chance evens out, and what
 /// packing by price can win does not pay for its time.
@@ -11,17 +11,32 @@ const MOST_CLASSES: usize = 256;
 /// With more pods than this ties are decided one way only, for the same reason.
 const MOST_PODS_FOR_TIES: usize = 2_000;
 
+/// Up to so many pods there is time for all ways; above only for the first few.
+const FEW_PODS: usize = 400;
+
+const fn ties(claims: ClaimTies, domains: DomainTies) -> Ties {
+    Ties { claims, domains }
+}
+
 /// Other decisions of what may be decided either way. The first is the reference's own habit.
-const OTHERS: [Ties; 3] = [
-    Ties { claims: ClaimTies::Latest, last_domain_first: false },
-    Ties { claims: ClaimTies::Latest, last_domain_first: true },
-    Ties { claims: ClaimTies::Oldest, last_domain_first: true },
+const OTHERS: [Ties; 7] = [
+    ties(ClaimTies::Latest, DomainTies::First),
+    ties(ClaimTies::Latest, DomainTies::Last),
+    ties(ClaimTies::Oldest, DomainTies::Last),
+    ties(ClaimTies::Latest, DomainTies::Mixed(1)),
+    ties(ClaimTies::Oldest, DomainTies::Mixed(2)),
+    ties(ClaimTies::Latest, DomainTies::Mixed(3)),
+    ties(ClaimTies::Oldest, DomainTies::Mixed(4)),
 ];
 
 /// The ways that are tried besides the baseline.
 pub(crate) fn others(problem: &Problem<'_>) -> &'static [Ties] {
-    let many = problem.classes.len() > MOST_CLASSES || problem.pods.len() > MOST_PODS_FOR_TIES;
-    if many { &[] } else { &OTHERS }
+    match problem.pods.len() {
+        _ if problem.classes.len() > MOST_CLASSES => &[],
+        0..=FEW_PODS => &OTHERS,
+        0..=MOST_PODS_FOR_TIES => &OTHERS[..3],
+        _ => &[],
+    }
 }
 
 /// Never fewer pods than the baseline, nor more preferences given up for as many pods, nor a higher price; unless the

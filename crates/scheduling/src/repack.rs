@@ -60,8 +60,19 @@ fn pack_anew(problem: &mut Problem<'_>, state: &State) -> Option<Vec<Claim>> {
 impl Problem<'_> {
     /// What a claim may become that holds so much; nothing where that is nothing, or too few for minValues.
     fn types_for(&mut self, template: usize, set: SetId, total: &Amounts, ports: &[HostPort]) -> Option<Bits> {
+        let types = self.templates[template].types.clone();
+        self.types_among(types, template, set, total, ports)
+    }
+
+    fn types_among(
+        &mut self,
+        mut types: Bits,
+        template: usize,
+        set: SetId,
+        total: &Amounts,
+        ports: &[HostPort],
+    ) -> Option<Bits> {
         let of = &self.templates[template];
-        let mut types: Bits = of.types.clone();
         types.and(&self.catalogs[of.catalog].usable(set, &mut self.terms).types);
         let of = &self.templates[template];
         total.0.iter().for_each(|(resource, amount)| of.fit.keep(&mut types, *resource, *amount));

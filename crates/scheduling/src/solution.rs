@@ -9,11 +9,11 @@ use crate::groups::Kind;
 use crate::place::Reserving;
 use crate::problem::Problem;
 use crate::repack;
-use crate::state::{Claim, ClaimTies, State, Ties};
+use crate::state::{Claim, ClaimTies, DomainTies, State, Ties};
 use crate::terms::SetId;
 
 /// The order the specification gives.
-pub(crate) const BASELINE: Ties = Ties { claims: ClaimTies::Oldest, last_domain_first: false };
+pub(crate) const BASELINE: Ties = Ties { claims: ClaimTies::Oldest, domains: DomainTies::First };
 
 /// Where a pod is: a position among open claims or existing nodes.
 #[derive(Clone, Copy)]

@@ -125,8 +125,34 @@ pub(crate) struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ties {
     pub(crate) claims: ClaimTies,
-    /// Equally filled domains from the last name to the first.
-    pub(crate) last_domain_first: bool,
+    pub(crate) domains: DomainTies,
+}
+
+/// Which of several equally filled domains is tried first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DomainTies {
+    /// By name.
+    First,
+    /// By name, from the last.
+    Last,
+    /// In one of many other orders.
+    Mixed(u64),
+}
+
+impl DomainTies {
+    pub(crate) fn rank(self, domain: usize) -> u64 {
+        match self {
+            Self::First => domain as u64,
+            Self::Last => u64::MAX - domain as u64,
+            // The finalizer of splitmix64: any seed gives an order of its own.
+            Self::Mixed(seed) => {
+                let mut mixed = (domain as u64).wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                mixed ^ (mixed >> 31)
+            }
+        }
+    }
 }
 
 /// Which of several claims with equally many pods is tried first.

@@ -222,7 +222,7 @@ impl Problem<'_> {
                 .collect();
             order.sort_by_key(|domain| {
                 let count: u64 = spreads.iter().map(|id| u64::from(state.groups[id.0 as usize].domains[*domain])).sum();
-                (count, if state.ties().last_domain_first { usize::MAX - *domain } else { *domain })
+                (count, state.ties().domains.rank(*domain))
             });
         }
         order

@@ -10,6 +10,7 @@ use karpenter_core::labels::{CAPACITY_TYPE, ZONE};
 use karpenter_core::ports::HostPort;
 use rustc_hash::FxHashMap;
 
+use crate::bits::Bits;
 use crate::columns::Amounts;
 use crate::groups::Kind;
 use crate::problem::Problem;
@@ -38,12 +39,10 @@ pub(super) fn improve(problem: &mut Problem<'_>, state: &State, claims: &mut [Cl
     moved
 }
 
-/// Where a limit counts, a move counts against it; and where somebody is a guest in a pool lighter than its own, nobody
-/// leaves whom the node was bought for.
+/// Where somebody is a guest in a pool lighter than its own, nobody leaves whom the node was bought for.
 fn takes_part(problem: &mut Problem<'_>, claim: &Claim) -> bool {
-    let template = &problem.templates[claim.template];
-    let (weight, is_limited) = (template.weight, template.is_limited());
-    let plain = claim.reserved.is_empty() && !claim.min_values_relaxed && !claim.pods.is_empty() && !is_limited;
+    let weight = problem.templates[claim.template].weight;
+    let plain = claim.reserved.is_empty() && !claim.min_values_relaxed && !claim.pods.is_empty();
     let heavier = problem.templates.iter().any(|template| template.weight > weight);
     let mut is_guest = |(pod, variant): &(usize, usize)| {
         let class = problem.pods[*pod].class;
@@ -107,6 +106,19 @@ fn is_loose(problem: &Problem<'_>, class: usize, variant: usize) -> bool {
                 key == ZONE || key == CAPACITY_TYPE
             }
         })
+}
+
+/// What a changed claim may become. A pool's limits are charged with the largest type of each claim, so a claim never
+/// grows beyond what it was charged with.
+fn types_of(problem: &mut Problem<'_>, changed: &Claim) -> Option<Bits> {
+    let charged = problem.worst_capacity(changed.template, &changed.types);
+    let of = &problem.templates[changed.template];
+    let mut types = of.types.clone();
+    for (capacity, most) in of.capacity.iter().zip(charged) {
+        let within: Bits = types.iter().filter(|kind| capacity[*kind] <= most).collect();
+        types.and(&within);
+    }
+    problem.types_among(types, changed.template, changed.set, &changed.total, &changed.ports)
 }
 
 impl Shift {
@@ -205,7 +217,7 @@ impl Shift {
             None if leaving.iter().any(|(pod, _)| self.brings_label(problem, claim.template, *pod)) => return None,
             None => claim.set,
         };
-        left.types = problem.types_for(left.template, left.set, &left.total, &left.ports)?;
+        left.types = types_of(problem, &left)?;
         let price = problem.price(&left);
         Some((left, price))
     }
@@ -282,7 +294,7 @@ impl Shift {
         after.total.add(&problem.classes[class].requests);
         after.ports.extend(look.ports.iter().cloned());
         after.set = set;
-        after.types = problem.types_for(after.template, after.set, &after.total, &after.ports)?;
+        after.types = types_of(problem, &after)?;
         after.pods.push((pod, variant));
         Some(after)
     }
