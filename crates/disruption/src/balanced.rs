@@ -106,12 +106,6 @@ pub fn refusal(
     None
 }
 
-/// Whether even deleting the candidate for nothing would not pass.
-pub fn is_hopeless(snapshot: &Snapshot<'_>, totals: &BTreeMap<Arc<str>, Totals>, candidate: &Candidate) -> bool {
-    let known = totals.get(&candidate.pool).is_some_and(|totals| totals.cost > 0.0);
-    known && refusal(snapshot, totals, &[candidate], candidate.price.dollars()).is_some()
-}
-
 /// What a command must save at least, where operators have put a price on disruption.
 pub fn priced_at(snapshot: &Snapshot<'_>, policy: &Policy, candidates: &[&Candidate]) -> Option<MicroUsd> {
     let unit = policy.threshold?;

@@ -49,3 +49,6 @@ pub struct Proposal {
 pub fn propose(snapshot: &Snapshot<'_>, policy: &Policy, memory: &mut Memory) -> Proposal {
     pass::propose(snapshot, policy, memory)
 }
+
+#[cfg(test)]
+mod tests;

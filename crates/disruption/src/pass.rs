@@ -23,8 +23,7 @@ pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy, _memory: &mut Me
     let mut cluster = Cluster::new(snapshot);
     let mut pass = Pass::new(&mut cluster, policy);
     let rules = Rules { snapshot, policy, totals: balanced::totals(&cluster, &pass.candidates) };
-    let movable = pass.movable();
-    let mut what_if = WhatIf::new(snapshot.world, &movable);
+    let mut what_if = WhatIf::new(snapshot.world, &pass.movable);
     pass.drift(&rules, &mut what_if);
     pass.consolidate(&rules, &mut what_if);
     pass.finish(policy)
@@ -36,6 +35,8 @@ struct Pass {
     empty: Vec<Candidate>,
     drifted: Vec<Candidate>,
     underutilized: Vec<Candidate>,
+    /// Pods of the last two, in `World::pods`.
+    movable: Vec<usize>,
     allowances: BTreeMap<&'static str, BTreeMap<Arc<str>, Allowance>>,
     nodes: BTreeMap<Arc<str>, NodeDecision>,
     commands: Vec<Command>,
@@ -52,6 +53,7 @@ impl Pass {
             empty: Vec::new(),
             drifted: Vec::new(),
             underutilized: Vec::new(),
+            movable: Vec::new(),
             allowances: allowances.into(),
             nodes: BTreeMap::new(),
             commands: Vec::new(),
@@ -66,6 +68,10 @@ impl Pass {
         }
         candidate::sort(&mut pass.underutilized);
         drift::sort(&mut pass.drifted, snapshot);
+        let all = pass.underutilized.iter().chain(&pass.drifted);
+        pass.movable = all.flat_map(|candidate| candidate.pods.iter().copied()).collect();
+        pass.movable.sort_unstable();
+        pass.movable.dedup();
         pass
     }
 
@@ -99,16 +105,13 @@ impl Pass {
         reasons
     }
 
-    fn movable(&self) -> Vec<usize> {
-        let all = self.underutilized.iter().chain(&self.drifted);
-        let mut pods: Vec<usize> = all.flat_map(|candidate| candidate.pods.iter().copied()).collect();
-        pods.sort_unstable();
-        pods.dedup();
-        pods
-    }
-
+    /// What budgets leave for a reason. What this pass takes for one reason is taken from all: a node that goes is a node
+    /// that goes.
     fn left(&self, reason: &str) -> BTreeMap<Arc<str>, u32> {
-        self.allowances[reason].iter().map(|(pool, allowance)| (pool.clone(), allowance.left())).collect()
+        let mut left: BTreeMap<Arc<str>, u32> =
+            self.allowances[reason].iter().map(|(pool, allowance)| (pool.clone(), allowance.left())).collect();
+        take_from(&mut left, self.commands.iter().flat_map(|command| &command.candidates));
+        left
     }
 
     fn order(&mut self, command: Command) {
@@ -128,7 +131,9 @@ impl Pass {
 
     fn held_by_budget(&mut self, candidate: &Candidate, reason: &'static str) {
         let of = self.allowances[reason].get(&candidate.pool);
-        let (allowed, consumed) = of.map_or((0, 0), |of| (of.allowed, of.consumed));
+        let mine = self.commands.iter().flat_map(|command| &command.candidates);
+        let mine = mine.filter(|taken| taken.pool == candidate.pool).count() as u32;
+        let (allowed, consumed) = of.map_or((0, 0), |of| (of.allowed, of.consumed + mine));
         self.held_back = true;
         self.keep(candidate, Reason::Budget { pool: candidate.pool.clone(), reason, allowed, consumed });
     }
@@ -185,22 +190,40 @@ impl Pass {
                 self.keep(&candidate, Reason::ReceivesPods { command: *command });
             }
         }
-        let budget = self.left(Method::Multi.reason());
+        let mut budget = self.left(Method::Multi.reason());
+        take_from(&mut budget, &empty);
         let base = what_if.mark();
         let nodes: Vec<usize> = empty.iter().map(|candidate| candidate.node).collect();
+        let small = snapshot.nodes.len() <= MOST_FOR_KEEPING_EMPTY;
+        let together = what_if.together(&self.movable).filter(|_| small && self.commands.is_empty());
         // Nobody moves, so this cannot fail.
         let _ = what_if.leave(&nodes, &[]);
         what_if.settle();
-        let mut found = Search::new(rules, what_if, &underutilized, &budget).run();
+        let check = together.clone().map(|mut check| {
+            nodes.iter().for_each(|node| check.close(*node));
+            check
+        });
+        let mut found = Search::new(rules, what_if, &underutilized, &budget, check).run();
         what_if.rollback(base);
         let mut kept_empty: Vec<usize> = Vec::new();
-        if !empty.is_empty() && !underutilized.is_empty() && snapshot.nodes.len() <= MOST_FOR_KEEPING_EMPTY {
-            let other = Search::new(rules, what_if, &underutilized, &budget).run();
+        let mut others = Vec::new();
+        if !underutilized.is_empty() && small {
+            if !empty.is_empty() {
+                others.push(Search::new(rules, what_if, &underutilized, &budget, together.clone()).run());
+            }
+            if let Some(mut together) = together {
+                let check = together.clone();
+                others.push(Search::new(rules, &mut together, &underutilized, &budget, Some(check)).run());
+            }
+        }
+        for other in others {
             let used = receivers(other.moves());
-            let lost: i64 =
-                empty.iter().filter(|empty| used.contains_key(&empty.node)).map(|empty| empty.price.0 as i64).sum();
-            if other.savings() - lost > found.savings() {
-                kept_empty = used.keys().copied().collect();
+            let lost = |kept: &[usize]| -> i64 {
+                empty.iter().filter(|empty| kept.contains(&empty.node)).map(|empty| empty.price.0 as i64).sum()
+            };
+            let used: Vec<usize> = used.keys().copied().collect();
+            if other.savings() - lost(&used) > found.savings() - lost(&kept_empty) {
+                kept_empty = used;
                 found = other;
             }
         }
@@ -252,6 +275,12 @@ impl Pass {
             node.nearest_miss = miss::nearest(&node.reasons, policy);
         }
         Proposal { commands: self.commands, nodes, held_back: self.held_back }
+    }
+}
+
+fn take_from<'c>(left: &mut BTreeMap<Arc<str>, u32>, taken: impl IntoIterator<Item = &'c Candidate>) {
+    for candidate in taken {
+        left.entry(candidate.pool.clone()).and_modify(|left| *left = left.saturating_sub(1));
     }
 }
 

@@ -21,6 +21,8 @@ use crate::trial::{self, Trial};
 const LONGEST_PREFIX: usize = 100;
 /// With more candidates than this only one start is tried: one command more or less no longer decides.
 const MOST_FOR_STARTS: usize = 400;
+/// A thread is not worth starting for fewer candidates than this: it needs a copy of the cluster.
+const LEAST_FOR_A_THREAD: usize = 100;
 /// With more commands than this the pass is checked as a whole and by halves, not command by command.
 const MOST_ONE_BY_ONE: usize = 60;
 /// Sizes of the groups in which candidates are tried together.
@@ -59,6 +61,8 @@ impl Found {
 pub(crate) struct Search<'a, 's, 'w> {
     rules: &'a Rules<'s, 'w>,
     what_if: &'a mut WhatIf<'w>,
+    /// Where those that wait and those that move are placed together, and what those that wait cost alone; if any wait.
+    check: Option<(WhatIf<'w>, MicroUsd)>,
     /// Best savings ratio first.
     candidates: &'a [Candidate],
     /// Candidates by node.
@@ -77,14 +81,19 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         what_if: &'a mut WhatIf<'w>,
         candidates: &'a [Candidate],
         budget: &'a BTreeMap<Arc<str>, u32>,
+        check: Option<WhatIf<'w>>,
     ) -> Self {
+        let check = check.map(|mut check| {
+            let alone = housed_for(&mut check, &[], &[]).unwrap_or_default();
+            (check, alone)
+        });
         let at_node = candidates.iter().enumerate().map(|(at, candidate)| (candidate.node, at)).collect();
         let (gone, receives) = (vec![false; candidates.len()], vec![None; candidates.len()]);
         let left = budget.clone();
-        Self { rules, what_if, candidates, at_node, budget, left, gone, receives, taken: Vec::new() }
+        Self { rules, what_if, check, candidates, at_node, budget, left, gone, receives, taken: Vec::new() }
     }
 
-    /// The best of the starts. The what-if is left as it was found.
+    /// The best of the starts.
     pub(crate) fn run(mut self) -> Found {
         let base = self.what_if.mark();
         let mut starts: Vec<Option<Vec<usize>>> = vec![None];
@@ -94,7 +103,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             starts.extend(tried.into_iter().flatten().map(Some));
             starts.dedup();
         }
-        let mut best: Option<Vec<Vec<usize>>> = None;
+        let mut best: Vec<Vec<usize>> = Vec::new();
         let mut most = i64::MIN;
         for start in starts {
             self.restart(base);
@@ -103,16 +112,25 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             let savings: i64 = self.taken.iter().map(|taken| taken.trial.savings).sum();
             if savings > most {
                 most = savings;
-                best = Some(self.taken.iter().map(|taken| taken.members.clone()).collect());
+                best = self.members();
             }
         }
-        self.restart(base);
-        for members in best.unwrap_or_default() {
-            self.take(&members);
-        }
+        self.rebuild(base, &best);
         let found = self.finish();
         self.what_if.rollback(base);
         found
+    }
+
+    fn members(&self) -> Vec<Vec<usize>> {
+        self.taken.iter().map(|taken| taken.members.clone()).collect()
+    }
+
+    /// Takes these and nothing else.
+    fn rebuild(&mut self, base: Mark, sets: &[Vec<usize>]) {
+        self.restart(base);
+        for members in sets {
+            self.take(members);
+        }
     }
 
     fn restart(&mut self, base: Mark) {
@@ -127,15 +145,11 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         if let Some(start) = start {
             self.take(&start);
         }
+        self.take_deletions();
         loop {
+            self.take_prefixes();
             let before = self.taken.len();
-            self.take_singles(Singles::Deletions);
-            while let Some(members) = self.best_of_prefixes() {
-                if !self.take(&members) {
-                    break;
-                }
-            }
-            self.take_singles(Singles::All);
+            self.take_singles();
             self.take_groups();
             if self.taken.len() == before {
                 return;
@@ -207,15 +221,67 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         self.taken.push(Taken { members, trial });
     }
 
-    fn take_singles(&mut self, which: Singles) {
+    /// Nodes whose pods fit on others, as they come.
+    fn take_deletions(&mut self) {
         for at in interleaved(self.candidates) {
             if !self.is_free(at) {
                 continue;
             }
             let mark = self.what_if.mark();
-            match self.judge(&[at]) {
-                Ok(trial) if which == Singles::All || trial.replacements.is_empty() => self.keep(vec![at], trial),
-                _ => self.what_if.rollback(mark),
+            match trial::delete(self.what_if, self.rules, &self.candidates[at]) {
+                Ok(trial) => self.keep(vec![at], trial),
+                Err(_) => self.what_if.rollback(mark),
+            }
+        }
+    }
+
+    /// Every candidate alone.
+    fn take_singles(&mut self) {
+        let free: Vec<usize> = interleaved(self.candidates).into_iter().filter(|at| self.is_free(*at)).collect();
+        let promising = self.sweep(&free);
+        for (at, answer) in free.into_iter().zip(promising) {
+            if answer.is_ok() && self.is_free(at) {
+                self.take(&[at]);
+            }
+        }
+    }
+
+    /// What each candidate would come to alone, as things are. Threads share the work; each answer depends on nothing
+    /// but the question, so it does not matter who gives it.
+    fn sweep(&mut self, list: &[usize]) -> Vec<Result<Trial, Reason>> {
+        let threads = self.rules.policy.threads.min(list.len() / LEAST_FOR_A_THREAD);
+        if threads <= 1 {
+            return list.iter().map(|at| self.probe(&[*at])).collect();
+        }
+        let (rules, candidates) = (self.rules, self.candidates);
+        let part = list.len().div_ceil(threads);
+        let answers = std::thread::scope(|scope| {
+            let one = |part: &'_ [usize]| {
+                let (part, mut what_if) = (part.to_vec(), self.what_if.clone());
+                scope.spawn(move || -> Vec<Result<Trial, Reason>> {
+                    let ask = |at: &usize| {
+                        let mark = what_if.mark();
+                        let answer = trial::consolidate(&mut what_if, rules, &[&candidates[*at]]);
+                        what_if.rollback(mark);
+                        answer
+                    };
+                    part.iter().map(ask).collect()
+                })
+            };
+            let workers: Vec<_> = list.chunks(part).map(one).collect();
+            let join =
+                |worker: std::thread::ScopedJoinHandle<'_, _>| worker.join().expect("a thread panics only by our bug");
+            workers.into_iter().map(join).collect::<Vec<Vec<_>>>()
+        });
+        answers.into_iter().flatten().collect()
+    }
+
+    /// Many at once, as long as there are not too many to choose from.
+    fn take_prefixes(&mut self) {
+        let often = self.candidates.len() <= MOST_FOR_STARTS;
+        while let Some(members) = self.best_of_prefixes() {
+            if !self.take(&members) || !often {
+                return;
             }
         }
     }
@@ -275,48 +341,29 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 
     /// Drops what does not hold together with the rest.
     fn hold_together(&mut self, base: Mark) {
-        if self.taken.len() <= 1 || self.is_housed(base, self.taken.len()) {
+        let all = self.members();
+        if all.len() <= 1 {
             return;
         }
-        let all = std::mem::take(&mut self.taken);
-        self.restart(base);
+        if self.is_housed(base, all.len()) {
+            return self.rebuild(base, &all);
+        }
         if all.len() > MOST_ONE_BY_ONE {
-            let mut fits = all.len();
-            self.taken = all;
+            let mut fits = all.len() / 2;
             while fits > 1 && !self.is_housed(base, fits) {
                 fits /= 2;
             }
-            let kept: Vec<Vec<usize>> = self.taken[..fits].iter().map(|taken| taken.members.clone()).collect();
-            self.restart(base);
-            kept.iter().for_each(|members| {
-                self.take(members);
-            });
-            return;
+            return self.rebuild(base, &all[..fits]);
         }
+        let mut kept: Vec<Vec<usize>> = Vec::new();
         for one in all {
-            if !self.take(&one.members) {
-                continue;
-            }
-            if !self.is_housed_from(base) {
-                let rest: Vec<Vec<usize>> =
-                    self.taken[..self.taken.len() - 1].iter().map(|taken| taken.members.clone()).collect();
-                self.restart(base);
-                rest.iter().for_each(|members| {
-                    self.take(members);
-                });
+            kept.push(one);
+            self.rebuild(base, &kept);
+            if self.taken.len() < kept.len() || !self.is_housed(base, kept.len()) {
+                kept.pop();
             }
         }
-    }
-
-    /// After the newest command; the state is built anew.
-    fn is_housed_from(&mut self, base: Mark) -> bool {
-        let members: Vec<Vec<usize>> = self.taken.iter().map(|taken| taken.members.clone()).collect();
-        let fine = self.is_housed(base, members.len());
-        self.restart(base);
-        members.iter().for_each(|members| {
-            self.take(members);
-        });
-        fine
+        self.rebuild(base, &kept);
     }
 
     /// All nodes of the first commands gone at once: do their pods find room for no more than was bought? Leaves the
@@ -329,55 +376,61 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let pods: Vec<usize> = members().flat_map(|candidate| candidate.pods.iter().copied()).collect();
         let bought = taken.iter().flat_map(|taken| &taken.trial.replacements);
         let bought: MicroUsd = bought.map(|replacement| replacement.node.launch.price).sum();
-        let fine = match self.what_if.leave(&nodes, &pods) {
-            Err(_) => false,
-            Ok(housing) => {
-                let price = |new| {
-                    let kinds: Vec<usize> =
-                        self.what_if.offers(new, Narrowing::None).iter().map(|offer| offer.kind).collect();
-                    let launch = self.what_if.launch(new, Narrowing::None, &kinds);
-                    launch.map_or(MicroUsd::UNKNOWN, |launch| launch.price)
-                };
-                (0..housing.new_nodes).map(price).sum::<MicroUsd>() <= bought
-            }
+        let (price, limit) = match &mut self.check {
+            Some((check, alone)) => (housed_for(check, &nodes, &pods), bought + *alone),
+            None => (housed_for(self.what_if, &nodes, &pods), bought),
         };
-        self.what_if.rollback(base);
-        fine
+        price.is_some_and(|price| price <= limit)
     }
 
     /// With everything taken, why each of the others stays.
     fn finish(&mut self) -> Found {
         let mut found = Found { kept: vec![None; self.candidates.len()], ..Found::default() };
-        for at in 0..self.candidates.len() {
-            if self.gone[at] {
-                continue;
-            }
-            let reason = if let Some(command) = self.receives[at] {
-                Reason::ReceivesPods { command }
-            } else {
-                match self.probe(&[at]) {
-                    Err(reason) => reason,
-                    Ok(_) if !self.is_free(at) => {
-                        found.held_back = true;
-                        let pool = self.candidates[at].pool.clone();
-                        let allowed = self.budget.get(&pool).copied().unwrap_or(0);
-                        let consumed = allowed - self.left.get(&pool).copied().unwrap_or(0);
-                        Reason::Budget { pool, reason: "Underutilized", allowed, consumed }
-                    }
-                    Ok(trial) => Reason::NotWithOthers { savings: MicroUsd(trial.savings.max(0) as u64) },
+        let asked: Vec<usize> =
+            (0..self.candidates.len()).filter(|at| !self.gone[*at] && self.receives[*at].is_none()).collect();
+        let answers = self.sweep(&asked);
+        for (at, answer) in asked.into_iter().zip(answers) {
+            found.kept[at] = Some(match answer {
+                Err(reason) => reason,
+                Ok(trial) if self.is_free(at) => {
+                    Reason::NotWithOthers { savings: MicroUsd(trial.savings.max(0).unsigned_abs()) }
                 }
-            };
-            found.kept[at] = Some(reason);
+                Ok(_) => {
+                    found.held_back = true;
+                    self.over_budget(at)
+                }
+            });
+        }
+        for (kept, receives) in found.kept.iter_mut().zip(&self.receives) {
+            if let Some(command) = receives {
+                *kept = Some(Reason::ReceivesPods { command: *command });
+            }
         }
         found.taken = std::mem::take(&mut self.taken);
         found
     }
+
+    fn over_budget(&self, at: usize) -> Reason {
+        let pool = self.candidates[at].pool.clone();
+        let allowed = self.budget.get(&pool).copied().unwrap_or(0);
+        let consumed = allowed - self.left.get(&pool).copied().unwrap_or(0);
+        Reason::Budget { pool, reason: "Underutilized", allowed, consumed }
+    }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Singles {
-    Deletions,
-    All,
+/// What is bought when these nodes go at once; nothing where somebody finds no place. Leaves no trace.
+fn housed_for(what_if: &mut WhatIf<'_>, nodes: &[usize], pods: &[usize]) -> Option<MicroUsd> {
+    let mark = what_if.mark();
+    let price = what_if.leave(nodes, pods).ok().map(|housing| {
+        let price = |new| {
+            let kinds: Vec<usize> = what_if.offers(new, Narrowing::None).iter().map(|offer| offer.kind).collect();
+            let launch = what_if.launch(new, Narrowing::None, &kinds);
+            launch.map_or(MicroUsd::UNKNOWN, |launch| launch.price)
+        };
+        (0..housing.new_nodes).map(price).sum()
+    });
+    what_if.rollback(mark);
+    price
 }
 
 /// The first of each pool, then the second of each: no pool waits for another. Pools go by name.

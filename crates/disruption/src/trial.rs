@@ -36,22 +36,27 @@ pub(crate) fn consolidate(
     rules: &Rules<'_, '_>,
     candidates: &[&Candidate],
 ) -> Result<Trial, Reason> {
-    let housing = house(what_if, rules, candidates)?;
     let price = price_of(candidates);
+    // Taken away for nothing is the best that can happen: where that is not worth it, nothing is.
+    if candidates.len() == 1 {
+        worth_it(rules, candidates, price.0 as i64, price.0 as i64)?;
+    }
+    let housing = house(what_if, rules, candidates)?;
     let bought = buy(what_if, rules, candidates, &housing, price)?;
     let estimate = price.0 as i64 - bought.iter().map(|(_, cheapest)| cheapest.0 as i64).sum::<i64>();
     let after: MicroUsd = bought.iter().map(|(node, _)| node.node.launch.price).sum();
     let savings = price.0 as i64 - after.0 as i64;
-    if let Some(reason) = balanced::refusal(rules.snapshot, &rules.totals, candidates, estimate as f64 / 1e6) {
-        return Err(reason);
-    }
-    if let Some(priced_at) = balanced::priced_at(rules.snapshot, rules.policy, candidates)
-        && savings < priced_at.0 as i64
-    {
-        return Err(Reason::NotWorthIt { savings: MicroUsd(savings.max(0) as u64), priced_at });
-    }
+    worth_it(rules, candidates, estimate, savings)?;
     let replacements = bought.into_iter().map(|(node, _)| node).collect();
     Ok(Trial { replacements, moves: moves(&housing), savings })
+}
+
+/// As [`consolidate`] for one candidate, where its pods fit on nodes that are there.
+pub(crate) fn delete(what_if: &mut WhatIf<'_>, rules: &Rules<'_, '_>, candidate: &Candidate) -> Result<Trial, Reason> {
+    worth_it(rules, &[candidate], candidate.price.0 as i64, candidate.price.0 as i64)?;
+    let housed = what_if.leave_for_existing(&[candidate.node], &candidate.pods);
+    let housing = housed.map_err(|homeless| told(rules, homeless))?;
+    Ok(Trial { replacements: Vec::new(), moves: moves(&housing), savings: candidate.price.0 as i64 })
 }
 
 /// Where everything goes and what is bought for it, whatever that costs: for drift.
@@ -74,16 +79,33 @@ pub(crate) fn replace(
     Ok(Trial { replacements, moves: moves(&housing), savings })
 }
 
+/// Whether the pools that weigh savings against disruption, and the operator's price of disruption, let it pass.
+fn worth_it(rules: &Rules<'_, '_>, candidates: &[&Candidate], estimate: i64, savings: i64) -> Result<(), Reason> {
+    if let Some(reason) = balanced::refusal(rules.snapshot, &rules.totals, candidates, estimate as f64 / 1e6) {
+        return Err(reason);
+    }
+    match balanced::priced_at(rules.snapshot, rules.policy, candidates) {
+        Some(priced_at) if savings < priced_at.0 as i64 => {
+            Err(Reason::NotWorthIt { savings: MicroUsd(savings.max(0).unsigned_abs()), priced_at })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn house(what_if: &mut WhatIf<'_>, rules: &Rules<'_, '_>, candidates: &[&Candidate]) -> Result<Housing, Reason> {
     let nodes: Vec<usize> = candidates.iter().map(|candidate| candidate.node).collect();
     let pods: Vec<usize> = candidates.iter().flat_map(|candidate| candidate.pods.iter().copied()).collect();
+    what_if.leave(&nodes, &pods).map_err(|homeless| told(rules, homeless))
+}
+
+fn told(rules: &Rules<'_, '_>, homeless: Homeless) -> Reason {
     let world = rules.snapshot.world;
-    what_if.leave(&nodes, &pods).map_err(|homeless| match homeless {
+    match homeless {
         Homeless::NoPlace { pod } => Reason::PodHasNoPlace { pod: world.pods[pod].key(), why: None },
         Homeless::NotReady { pod, node } => {
             Reason::TargetNotReady { pod: world.pods[pod].key(), node: world.nodes[node].name.clone() }
         }
-    })
+    }
 }
 
 fn moves(housing: &Housing) -> Vec<Move> {

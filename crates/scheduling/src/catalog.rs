@@ -10,6 +10,7 @@ use crate::launch::is_exotic;
 use crate::terms::{KeyId, ReqId, SetId, Terms};
 
 /// One node class's types, compiled once and shared by the pools that use it.
+#[derive(Clone)]
 pub(crate) struct Catalog {
     pub(crate) types: Arc<[Arc<InstanceType>]>,
     /// For each key, the types that share a requirement on it. A type without the key is in no group.
@@ -25,6 +26,7 @@ pub(crate) struct Catalog {
 }
 
 /// One way of buying: a zone, a capacity type and whatever else distinguishes offerings, over all types sold so.
+#[derive(Clone)]
 pub(crate) struct Profile {
     pub(crate) set: SetId,
     pub(crate) zone: Option<Arc<str>>,

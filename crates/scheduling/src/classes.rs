@@ -16,6 +16,7 @@ use crate::spread_defaults::Defaults;
 use crate::terms::{KeyId, SetId, Terms};
 use crate::volumes;
 
+#[derive(Clone)]
 pub(crate) struct Class {
     pub(crate) shape: Arc<PodShape>,
     pub(crate) look: LookId,
@@ -36,6 +37,7 @@ pub(crate) struct Class {
     pub(crate) keeps_out: Vec<GroupId>,
 }
 
+#[derive(Clone)]
 pub(crate) struct Variant {
     /// Selector, active alternative and heaviest preference.
     pub(crate) set: SetId,

@@ -19,7 +19,7 @@ pub(crate) type Amount = i128;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Amounts(pub(crate) SmallVec<[(ResId, Amount); 4]>);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct ResourceNames {
     names: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, ResId>,
@@ -91,6 +91,7 @@ impl Amounts {
 }
 
 /// For each resource, the types by how much they have left for pods.
+#[derive(Clone)]
 pub(crate) struct FitIndex {
     /// Descending amounts, each with the types that have at least that much. By resource id.
     columns: Vec<Vec<(Amount, Bits)>>,

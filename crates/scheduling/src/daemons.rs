@@ -13,6 +13,7 @@ use crate::columns::{Amounts, ResourceNames};
 use crate::terms::{SetId, Terms};
 
 /// A DaemonSet as its next pod will be.
+#[derive(Clone)]
 pub(crate) struct Daemon {
     pub(crate) shape: Arc<PodShape>,
     pub(crate) requests: Amounts,

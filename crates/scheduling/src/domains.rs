@@ -18,6 +18,7 @@ use crate::terms::{KeyId, ReqId, SetId, Terms};
 
 /// Dense tables: a domain is a position in its key's names, which are sorted, so that the first of equals is the one
 /// whose name comes first.
+#[derive(Clone)]
 pub(crate) struct Domains {
     pub(crate) keys: Vec<KeyDomains>,
     by_key: FxHashMap<KeyId, usize>,
@@ -26,6 +27,7 @@ pub(crate) struct Domains {
     allowed: FxHashMap<(usize, Option<ReqId>), Arc<Bits>>,
 }
 
+#[derive(Clone)]
 pub(crate) struct KeyDomains {
     pub(crate) key: KeyId,
     pub(crate) names: Vec<Arc<str>>,
@@ -33,6 +35,7 @@ pub(crate) struct KeyDomains {
     pub(crate) nodes: Vec<Bits>,
 }
 
+#[derive(Clone)]
 pub(crate) struct GroupDomains {
     /// In `Domains::keys`; nothing for the hostname, whose domains are the targets themselves.
     pub(crate) table: Option<usize>,

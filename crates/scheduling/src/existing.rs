@@ -19,6 +19,7 @@ use crate::volumes;
 /// Namespace and name of a PersistentVolumeClaim.
 pub(crate) type ClaimName = (Arc<str>, Arc<str>);
 
+#[derive(Clone)]
 pub(crate) struct ExistingNode {
     /// In `World::nodes`.
     pub(crate) index: usize,
@@ -102,6 +103,7 @@ pub(crate) fn limited_claims(pod: &Pod, world: &World) -> Vec<(Arc<str>, ClaimNa
 }
 
 /// "Which nodes does this leave", answered with a few ANDs.
+#[derive(Clone)]
 pub(crate) struct NodeIndex {
     count: usize,
     by_key: FxHashMap<KeyId, Vec<(ReqId, Bits)>>,

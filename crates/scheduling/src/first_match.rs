@@ -99,14 +99,13 @@ fn attempt(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant: us
     }
 }
 
-/// As [`place`], on nodes that are there already and nowhere else.
+/// The first thing [`place`] tries: a node that is there already, nothing given up.
 pub(crate) fn place_on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize) -> bool {
     let class = problem.pods[pod].class;
-    let variants = problem.classes[class].variants.len();
-    (0..variants).any(|variant| {
-        let possible = problem.classes[class].variants[variant].contradiction.is_none();
-        possible && on_existing(problem, state, pod, variant)
-    })
+    let of = &problem.classes[class];
+    let ignored = problem.world.settings.ignore_device_requests && of.wants_devices;
+    let possible = !ignored && of.variants[0].contradiction.is_none();
+    possible && on_existing(problem, state, pod, 0)
 }
 
 fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant: usize) -> bool {
@@ -138,7 +137,7 @@ fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant
         }
         // Room, ports and attachments only shrink. Attachments are each pod's own, so those say nothing of the class.
         if !problem.classes[class].has_claims {
-            state.refused.entry((class, 0)).or_default().nodes.insert(node);
+            state.refuse_node(class, node);
         }
     }
     false
@@ -211,7 +210,7 @@ fn try_claim(
             problem.put_on_claim(state, index, (pod, variant), set, types, reserved);
             return true;
         }
-        Verdict::RefusedForGood => state.refused.entry((class, variant)).or_default().claims.insert(index),
+        Verdict::RefusedForGood => state.refuse_claim((class, variant), index),
         // A claim that would lose its reservation keeps it; another claim, or a new one, may take the pod.
         Verdict::Refused | Verdict::Deferred => {}
     }

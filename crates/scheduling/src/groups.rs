@@ -52,7 +52,7 @@ pub(crate) struct Filter {
     pub(crate) tolerations: Option<Vec<Toleration>>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Groups {
     pub(crate) all: Vec<Group>,
     ids: FxHashMap<Group, GroupId>,

@@ -18,6 +18,7 @@ use crate::groups::{GroupId, Groups};
 use crate::template::{self, Dropped, Template};
 use crate::terms::Terms;
 
+#[derive(Clone)]
 pub(crate) struct Problem<'w> {
     pub(crate) world: &'w World,
     pub(crate) terms: Terms,

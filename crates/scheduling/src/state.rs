@@ -109,6 +109,8 @@ pub(crate) struct State {
     pub(crate) refused: FxHashMap<(usize, usize), Refused>,
     /// How many of the claims take no more pods.
     pub(crate) settled: usize,
+    /// How often claims were settled.
+    pub(crate) settlements: usize,
     /// Nodes that take no pods: they are leaving, or are to be left alone.
     pub(crate) closed: Bits,
     log: Vec<Undo>,
@@ -181,6 +183,8 @@ pub(crate) struct Shape {
 enum Undo {
     Count { group: usize, slot: Slot },
     Uncounted { group: usize, slot: Slot },
+    RefusedNode { class: usize, node: usize },
+    RefusedClaim { form: (usize, usize), claim: usize },
     Settled { before: usize },
     Closed { node: usize, pods: Vec<(usize, usize)> },
     Opened,
@@ -246,6 +250,7 @@ impl State {
             shape_of: Vec::new(),
             refused: FxHashMap::default(),
             settled: 0,
+            settlements: 0,
             closed: Bits::new(),
             log: Vec::new(),
             recording: false,
@@ -274,7 +279,14 @@ impl State {
             match self.log.pop().expect("the log is longer than the mark") {
                 Undo::Count { group, slot } => self.change_count(group, slot, -1),
                 Undo::Uncounted { group, slot } => self.change_count(group, slot, 1),
+                Undo::RefusedNode { class, node } => {
+                    self.refused.entry((class, 0)).and_modify(|refused| refused.nodes.remove(node));
+                }
+                Undo::RefusedClaim { form, claim } => {
+                    self.refused.entry(form).and_modify(|refused| refused.claims.remove(claim));
+                }
                 Undo::Settled { before } => {
+                    self.settlements -= 1;
                     let after = std::mem::replace(&mut self.settled, before);
                     (before..after).for_each(|index| self.index(index));
                 }
@@ -288,7 +300,6 @@ impl State {
                     self.claims.pop();
                     self.shape_of.pop();
                     self.turn.pop();
-                    self.forgive_claim(index);
                 }
                 Undo::Claim { index, before } => {
                     self.unindex(index);
@@ -299,7 +310,6 @@ impl State {
                     (claim.set, claim.types, claim.total, claim.reserved) =
                         (before.set, before.types, before.total, before.reserved);
                     self.index(index);
-                    self.forgive_claim(index);
                 }
                 Undo::Node { index, free, ports, volumes } => {
                     let node = &mut self.nodes[index];
@@ -309,7 +319,6 @@ impl State {
                     if let Some(volumes) = volumes {
                         node.volumes = volumes;
                     }
-                    self.refused.values_mut().for_each(|refused| refused.nodes.remove(index));
                 }
                 Undo::Limits { template, before, nodes } => {
                     self.limits[template] = before;
@@ -330,12 +339,23 @@ impl State {
     pub(crate) fn settle(&mut self) {
         let before = std::mem::replace(&mut self.settled, self.claims.len());
         (before..self.claims.len()).for_each(|index| self.unindex(index));
+        self.settlements += 1;
         self.note(|_| Undo::Settled { before });
     }
 
-    /// A refusal was for good only as long as the claim could not become roomier.
-    fn forgive_claim(&mut self, index: usize) {
-        self.refused.values_mut().for_each(|refused| refused.claims.remove(index));
+    /// The node never takes the class again, as it only gets fuller; unless what filled it is taken back. What a node
+    /// refuses as it was found it refuses whatever is taken back.
+    pub(crate) fn refuse_node(&mut self, class: usize, node: usize) {
+        self.refused.entry((class, 0)).or_default().nodes.insert(node);
+        if !self.nodes[node].pods.is_empty() {
+            self.note(|_| Undo::RefusedNode { class, node });
+        }
+    }
+
+    /// As for nodes; `form` is class and variant.
+    pub(crate) fn refuse_claim(&mut self, form: (usize, usize), claim: usize) {
+        self.refused.entry(form).or_default().claims.insert(claim);
+        self.note(|_| Undo::RefusedClaim { form, claim });
     }
 
     pub(crate) fn count(&mut self, group: GroupId, slot: Slot) {

@@ -12,6 +12,7 @@ use crate::columns::{Amount, Amounts, FitIndex, ResId, ResourceNames};
 use crate::daemons::Daemon;
 use crate::terms::{KeyId, SetId, Terms};
 
+#[derive(Clone)]
 pub(crate) struct Template {
     /// In `World::pools`.
     pub(crate) pool: usize,
@@ -35,6 +36,7 @@ pub(crate) struct Template {
 }
 
 /// Why a pool has no template.
+#[derive(Clone)]
 pub(crate) enum Dropped {
     NoTypes,
     MinValues(Vec<KeyId>),

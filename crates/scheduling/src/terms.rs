@@ -27,6 +27,7 @@ impl SetId {
 
 type Entries = Arc<[(KeyId, ReqId)]>;
 
+#[derive(Clone)]
 pub(crate) struct Terms {
     keys: Vec<Arc<str>>,
     key_ids: FxHashMap<Arc<str>, KeyId>,

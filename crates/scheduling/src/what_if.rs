@@ -23,7 +23,8 @@ use crate::solution::BASELINE;
 use crate::state::{Slot, State};
 use crate::terms::SetId;
 
-/// A compiled cluster and what has been asked of it so far.
+/// A compiled cluster and what has been asked of it so far. A copy answers the same as the original does.
+#[derive(Clone)]
 pub struct WhatIf<'w> {
     problem: Problem<'w>,
     state: State,
@@ -33,6 +34,8 @@ pub struct WhatIf<'w> {
     target_at: Vec<Option<u32>>,
     target_named: FxHashMap<&'w str, usize>,
     offers: FxHashMap<(usize, SetId), Arc<[Offer]>>,
+    /// Pods that wait for a node and are placed together with those of the first answer that is kept.
+    waiting: Vec<usize>,
 }
 
 /// A point to go back to.
@@ -81,8 +84,14 @@ impl<'w> WhatIf<'w> {
         let mut is_movable = vec![false; world.pods.len()];
         movable.iter().for_each(|pod| is_movable[*pod] = true);
         for pod in 0..problem.pods.len() {
-            if !is_movable[problem.pods[pod].index] {
-                first_match::place_on_existing(&mut problem, &mut state, pod);
+            if is_movable[problem.pods[pod].index] {
+                continue;
+            }
+            // Whoever needs a new node gets it from somebody else, and takes no room here.
+            let mark = state.mark();
+            let _ = first_match::place(&mut problem, &mut state, pod, Reserving::Fallback);
+            if !state.claims.is_empty() {
+                state.rollback(mark);
             }
         }
         let mut target_at = vec![None; world.nodes.len()];
@@ -90,7 +99,23 @@ impl<'w> WhatIf<'w> {
         let targets = problem.nodes.iter().enumerate();
         let target_named = targets.map(|(at, node)| (&*world.nodes[node.index].name, at)).collect();
         state.mark();
-        Self { problem, state, pod_at, target_at, target_named, offers: FxHashMap::default() }
+        Self { problem, state, pod_at, target_at, target_named, offers: FxHashMap::default(), waiting: Vec::new() }
+    }
+
+    /// The same cluster, but pods that wait for a node take no room in advance: they are placed together with those that
+    /// move, largest first, as the reference does. Nothing if nobody waits.
+    pub fn together(&self, movable: &[usize]) -> Option<Self> {
+        let mut is_movable = vec![false; self.pod_at.len()];
+        movable.iter().for_each(|pod| is_movable[*pod] = true);
+        let pods = self.problem.pods.iter().enumerate();
+        let waiting: Vec<usize> = pods.filter(|(_, pod)| !is_movable[pod.index]).map(|(at, _)| at).collect();
+        if waiting.is_empty() {
+            return None;
+        }
+        let mut state = State::new(&self.problem, BASELINE);
+        state.closed = self.state.closed.clone();
+        state.mark();
+        Some(Self { state, waiting, ..self.clone() })
     }
 
     /// Pods of nodes that leave are not to go here.
@@ -116,6 +141,24 @@ impl<'w> WhatIf<'w> {
 
     /// Takes nodes out, with these pods of theirs. Whatever the answer, the state stays as it is until it is rolled back.
     pub fn leave(&mut self, nodes: &[usize], pods: &[usize]) -> Result<Housing, Homeless> {
+        let queue = self.take_out_all(nodes, pods);
+        self.place_all(queue)
+    }
+
+    /// As [`Self::leave`], but only onto nodes that are there: a cheap way to find that it takes a new one.
+    pub fn leave_for_existing(&mut self, nodes: &[usize], pods: &[usize]) -> Result<Housing, Homeless> {
+        let queue = self.take_out_all(nodes, pods);
+        let start = self.state.mark();
+        for pod in &queue {
+            if !first_match::place_on_existing(&mut self.problem, &mut self.state, *pod) {
+                return Err(Homeless::NoPlace { pod: self.problem.pods[*pod].index });
+            }
+        }
+        self.housing(&queue, start)
+    }
+
+    /// The pods that need a place now, largest first.
+    fn take_out_all(&mut self, nodes: &[usize], pods: &[usize]) -> Vec<usize> {
         let mut queue: Vec<usize> = pods.iter().map(|pod| self.pod_at[*pod] as usize).collect();
         for node in nodes {
             let Some(target) = self.target_at[*node].map(|target| target as usize) else { continue };
@@ -124,8 +167,11 @@ impl<'w> WhatIf<'w> {
         for pod in pods {
             self.uncount(*pod);
         }
+        if self.state.settlements == 0 {
+            queue.extend(&self.waiting);
+        }
         queue.sort_unstable();
-        self.place_all(queue)
+        queue
     }
 
     /// Closes a node and gives back what it took of its pool's limits; answers the waiting pods that were to go there.
@@ -185,10 +231,15 @@ impl<'w> WhatIf<'w> {
             let (problem, state) = (&mut self.problem, &mut self.state);
             waiting.retain(|pod| first_match::place(problem, state, *pod, Reserving::Fallback).is_err());
             if waiting.len() == before {
-                return Err(Homeless::NoPlace { pod: self.problem.pods[waiting[0]].index });
+                // Whoever waited before may go on waiting.
+                match waiting.iter().find(|pod| self.waiting.binary_search(pod).is_err()) {
+                    Some(pod) => return Err(Homeless::NoPlace { pod: self.problem.pods[*pod].index }),
+                    None => break,
+                }
             }
         }
-        self.housing(&queue, start)
+        let placed: Vec<usize> = queue.into_iter().filter(|pod| !waiting.contains(pod)).collect();
+        self.housing(&placed, start)
     }
 
     fn housing(&self, queue: &[usize], start: usize) -> Result<Housing, Homeless> {
@@ -205,7 +256,9 @@ impl<'w> WhatIf<'w> {
         for at in queue {
             let (pod, home) = (self.problem.pods[*at].index, homes[at]);
             match home {
-                Home::Node(node) if !self.problem.world.nodes[node].is_initialized() => {
+                Home::Node(node)
+                    if !self.problem.world.nodes[node].is_initialized() && self.waiting.binary_search(at).is_err() =>
+                {
                     return Err(Homeless::NotReady { pod, node });
                 }
                 Home::Node(_) | Home::New(_) => moves.push((pod, home)),

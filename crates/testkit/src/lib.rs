@@ -10,6 +10,7 @@
 //! Only ever a dev-dependency. Fixtures panic on nonsense: a test that asks for `cpu("one")` has a bug.
 
 pub mod benchmark;
+pub mod cluster;
 pub mod dice;
 pub mod express;
 pub mod fake;

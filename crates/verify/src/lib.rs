@@ -16,6 +16,7 @@
 mod amounts;
 mod claim;
 mod cluster;
+mod commands;
 mod daemons;
 mod existing;
 mod fresh;
@@ -34,6 +35,7 @@ mod weights;
 use karpenter_core::World;
 use karpenter_core::plan::Plan;
 
+pub use commands::{Fault, verify_commands};
 pub use violation::Violation;
 
 /// Everything about the plan that no cluster could make true, in a fixed order. A sound plan has none.

@@ -68,8 +68,26 @@ fn reschedulable_now(world: &World, pod: &Pod) -> bool {
     !(active && (protected(world, pod) || budget_blocks(world, pod)))
 }
 
+/// Needs another place when its node goes, whatever holds it.
+pub(crate) fn returns(pod: &Pod) -> bool {
+    let active = !is_terminal(pod) && !pod.terminating;
+    let successor = pod.terminating && !is_terminal(pod) && owned_by(pod, "apps/v1", "StatefulSet");
+    !belongs_to_its_node(pod) && (active || successor)
+}
+
+/// Nobody asks the eviction API to take it.
+pub(crate) fn stays_with_its_node(world: &World, pod: &Pod) -> bool {
+    tolerates_disruption(pod) || owned_by(pod, "v1", "Node") || protected(world, pod)
+}
+
+fn tolerates_disruption(pod: &Pod) -> bool {
+    let disrupted =
+        Taint { key: "karpenter.sh/disrupted".to_owned(), value: String::new(), effect: Effect::NoSchedule };
+    tolerations::all(&[disrupted], &pod.shape.tolerations)
+}
+
 /// `karpenter.sh/do-not-disrupt`: `true`, or a duration from the pod's start.
-fn protected(world: &World, pod: &Pod) -> bool {
+pub(crate) fn protected(world: &World, pod: &Pod) -> bool {
     let Some(value) = &pod.shape.do_not_disrupt else { return false };
     if &**value == "true" {
         return true;
@@ -111,9 +129,7 @@ fn go_duration(text: &str) -> Option<SignedDuration> {
 }
 
 fn budget_blocks(world: &World, pod: &Pod) -> bool {
-    let disrupted =
-        Taint { key: "karpenter.sh/disrupted".to_owned(), value: String::new(), effect: Effect::NoSchedule };
-    if tolerations::all(&[disrupted], &pod.shape.tolerations) {
+    if tolerates_disruption(pod) {
         return false;
     }
     let mine: Vec<_> = world

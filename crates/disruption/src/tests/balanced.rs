@@ -1,0 +1,77 @@
+use karpenter_testkit::pod;
+
+use super::*;
+use crate::balanced::{Score, Totals};
+
+#[test]
+fn a_share_of_savings_is_weighed_against_a_share_of_disruption() {
+    // covers: DIS-BAL-01, DIS-BAL-02
+    let totals = Totals { cost: 10.0, disruption: 100.0 };
+    for (savings, disruption, totals, score, approved) in [
+        (1.0, 10.0, totals, 1.0, true),
+        (0.5, 10.0, totals, 0.5, true),
+        (0.49, 10.0, totals, 0.49, false),
+        (0.0, 10.0, totals, 0.0, false),
+        (-1.0, 10.0, totals, 0.0, false),
+        (1.0, 0.0, totals, f64::INFINITY, true),
+        (1.0, 10.0, Totals { cost: 0.0, ..totals }, 0.0, false),
+        (1.0, 10.0, Totals { disruption: 0.0, ..totals }, 0.0, false),
+    ] {
+        let found = Score::of(savings, disruption, totals);
+        assert!((found.value() - score).abs() < 1e-9 || found.value() == score, "{found:?} {score}");
+        assert_eq!(found.is_approved(), approved, "{found:?}");
+    }
+}
+
+fn scene_with(policy: ConsolidationPolicy) -> Scene {
+    // Ten pods on a cheap node next to one on a dear one.
+    let mut scene = scene().rules(|pool| pool.policy = policy).node("dear", "large").node("cheap", "nano");
+    for at in 0..10 {
+        scene = scene.pod(pod(&format!("p{at}")).cpu("50m").on("cheap"));
+    }
+    scene.pod(pod("q").cpu("6").on("dear"))
+}
+
+#[test]
+fn balanced_pools_refuse_what_is_not_worth_it() {
+    // covers: DIS-BAL-03, DIS-BAL-04, DIS-BAL-05, DIS-BAL-08
+    let free = scene_with(ConsolidationPolicy::WhenEmptyOrUnderutilized);
+    assert_eq!(free.commands(), ["single cheap -> "]);
+    // A ninth of the price for eleven thirteenths of the disruption.
+    let balanced = scene_with(ConsolidationPolicy::Balanced);
+    assert_eq!(balanced.commands(), Vec::<String>::new());
+    let proposal = balanced.propose();
+    let kept = proposal.nodes.iter().find(|node| &*node.name == "cheap").unwrap();
+    let Reason::Score { score, threshold, .. } = kept.reasons[0] else { panic!("{:?}", kept.reasons) };
+    assert!((score - (1.0 / 9.0) / (11.0 / 13.0)).abs() < 1e-9, "{score}");
+    assert_eq!(threshold, 0.5);
+    // Where the pool's cost is kept elsewhere, that counts.
+    let known =
+        scene_with(ConsolidationPolicy::Balanced).rules(|pool| pool.cost = Some(karpenter_core::MicroUsd(20_000)));
+    assert_eq!(known.commands(), ["single cheap -> "]);
+}
+
+#[test]
+fn emptiness_is_not_scored() {
+    // covers: DIS-BAL-09
+    let scene = scene().rules(|pool| pool.policy = ConsolidationPolicy::Balanced).node("a", "nano");
+    assert_eq!(scene.commands(), ["empty a -> "]);
+}
+
+#[test]
+fn only_balanced_pools_have_a_say_and_savings_are_split_by_price() {
+    // covers: DIS-BAL-07
+    let types: Arc<[_]> =
+        [kind("odd", 3).price(30_000), kind("medium", 4)].into_iter().map(|kind| Arc::new(kind.build())).collect();
+    let with = |policy: ConsolidationPolicy| {
+        let rules = |pool: &mut PoolFacts| pool.policy = policy;
+        let scene = Scene::with(types.clone());
+        let scene = scene.pool("other", |pool| pool.require(is_in(CAPACITY_TYPE, &[ON_DEMAND])), rules);
+        let other = scene.of_type("b", "odd", ON_DEMAND).of_pool("other");
+        let scene = scene.node("a", "odd").add(other, |_| {});
+        scene.pod(pod("p").cpu("1800m").on("a")).pod(pod("q").cpu("1800m").on("b"))
+    };
+    // Saves 20 of 60: 10 for the other pool, a third of its price, for all of its disruption.
+    assert_eq!(with(ConsolidationPolicy::WhenEmptyOrUnderutilized).commands().len(), 1);
+    assert_eq!(with(ConsolidationPolicy::Balanced).commands(), Vec::<String>::new());
+}
