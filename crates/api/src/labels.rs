@@ -40,6 +40,8 @@ pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namesp
 pub const INSTANCE_TAGGED: &str = "karpenter.k8s.aws/tagged";
 pub const CLUSTER_NAME_TAGGED: &str = "compatibility.karpenter.k8s.aws/cluster-name-tagged";
 pub const INSTANCE_PROFILE_NAME: &str = "karpenter.k8s.aws/instance-profile-name";
+/// Of the kubelet settings a machine was launched with, where its pool had settings of its own.
+pub const KUBELET_DRIFT_HASH: &str = "compatibility.karpenter.k8s.aws/kubelet-drift-hash";
 pub const COMPATIBILITY_PROVIDER: &str = "compatibility.karpenter.sh/provider";
 
 // Taints and finalizers.

@@ -27,13 +27,48 @@ use tokio::time::{Instant, Sleep};
 
 use crate::context::{Context, Message};
 use crate::error::{Error, Result};
+use crate::metrics::{Ended, Piece, Work};
 use crate::reconciler::{Action, Reconciler};
 use crate::recorder::{self, Event};
 use queue::Queue;
 use watch::News;
 
+tokio::task_local! {
+    /// Whose work is being done.
+    static CONTROLLER: &'static str;
+}
+
+/// The name of the controller this is called by; empty outside of any.
+pub fn controller_name() -> &'static str {
+    CONTROLLER.try_with(|name| *name).unwrap_or_default()
+}
+
+/// Does work in a controller's name.
+pub async fn as_controller<F: Future>(name: &'static str, work: F) -> F::Output {
+    CONTROLLER.scope(name, work).await
+}
+
 /// So many events may be on their way at once.
 const POSTING: usize = 8;
+
+/// When the engine works. Until the start it watches and decides nothing; after the end it finishes what is under way.
+pub struct Shift {
+    pub start: BoxFuture<'static, ()>,
+    pub end: BoxFuture<'static, ()>,
+}
+
+impl Shift {
+    /// At once and for ever.
+    pub fn forever() -> Self {
+        Self { start: std::future::ready(()).boxed(), end: std::future::pending().boxed() }
+    }
+}
+
+impl std::fmt::Debug for Shift {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shift")
+    }
+}
 
 /// Everything that runs, over one context.
 pub struct Engine {
@@ -44,6 +79,15 @@ pub struct Engine {
     unseen: usize,
     under_way: FuturesUnordered<BoxFuture<'static, Outcome>>,
     posting: FuturesUnordered<BoxFuture<'static, ()>>,
+    phase: Phase,
+}
+
+/// Where in its shift the engine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Watching,
+    Working,
+    Ending,
 }
 
 struct Controller {
@@ -51,12 +95,15 @@ struct Controller {
     queue: Queue<Key>,
     concurrency: usize,
     busy: usize,
+    /// How many waited when it was last told.
+    told: usize,
 }
 
 struct Outcome {
     controller: usize,
     key: Key,
     result: Result<Action>,
+    piece: Piece,
 }
 
 enum Woken {
@@ -66,6 +113,10 @@ enum Woken {
     Event(Box<(Event, jiff::Timestamp, i128)>),
     Posted,
     Timer,
+    Start,
+    End,
+    /// Nothing is left to finish.
+    Over,
 }
 
 impl std::fmt::Debug for Engine {
@@ -79,7 +130,10 @@ impl Engine {
         let class = context.index.node_class_kind();
         let watch = |kind: Kind| (kind, watch::news(context.client.clone(), kind, kind.path(&class)));
         let watches: Vec<_> = context.index.kinds().into_iter().map(watch).collect();
-        let controllers = reconcilers.into_iter().map(Controller::new).collect();
+        let controllers: Vec<Controller> = reconcilers.into_iter().map(Controller::new).collect();
+        for controller in &controllers {
+            context.metrics.work.controller(controller.reconciler.name(), controller.concurrency);
+        }
         Self {
             unseen: watches.len(),
             watches,
@@ -87,16 +141,25 @@ impl Engine {
             context,
             under_way: FuturesUnordered::new(),
             posting: FuturesUnordered::new(),
+            phase: Phase::Watching,
         }
     }
 
     /// Runs until it is dropped. What is under way then stops where it is, as in a crash.
-    pub async fn run(mut self) {
+    pub async fn run(self) {
+        self.work(Shift::forever()).await;
+    }
+
+    /// Runs until the shift has ended and everything under way is finished.
+    pub async fn work(mut self, mut shift: Shift) {
         loop {
-            if self.unseen == 0 {
+            if self.is_working() {
                 self.start_work();
             }
-            match self.wait().await {
+            match self.wait(&mut shift).await {
+                Woken::Start => self.phase = Phase::Working,
+                Woken::End => self.phase = Phase::Ending,
+                Woken::Over => return,
                 Woken::Message(Message::Changed(change)) => self.changed(&change),
                 Woken::Message(Message::Wake { controller, key }) => self.wake(controller, key),
                 Woken::Done(outcome) => self.done(outcome),
@@ -110,24 +173,32 @@ impl Engine {
         }
     }
 
+    /// Nothing is decided before the cluster is known.
+    fn is_working(&self) -> bool {
+        self.unseen == 0 && self.phase == Phase::Working
+    }
+
     /// Starts what is ready, controller by controller.
     fn start_work(&mut self) {
         let now = Instant::now();
         for (position, controller) in self.controllers.iter_mut().enumerate() {
             while controller.busy < controller.concurrency {
-                let Some(key) = controller.queue.pop(now) else { break };
+                let Some((key, waited)) = controller.queue.pop_waited(now) else { break };
                 controller.busy += 1;
                 let (reconciler, context) = (controller.reconciler.clone(), self.context.clone());
-                self.under_way.push(Box::pin(async move {
+                let piece = context.metrics.work.started(reconciler.name(), waited);
+                self.under_way.push(Box::pin(as_controller(reconciler.name(), async move {
                     let work = AssertUnwindSafe(reconciler.reconcile(&key, &context)).catch_unwind();
                     let result = work.await.unwrap_or_else(|panic| Err(Error::Panicked(text_of(&*panic))));
-                    Outcome { controller: position, key, result }
-                }));
+                    Outcome { controller: position, key, result, piece }
+                })));
             }
+            controller.tell(&self.context.metrics.work);
         }
     }
 
-    fn done(&mut self, Outcome { controller, key, result }: Outcome) {
+    fn done(&mut self, Outcome { controller, key, result, piece }: Outcome) {
+        self.context.metrics.work.ended(&piece, ended(&result));
         let controller = &mut self.controllers[controller];
         controller.busy -= 1;
         let now = Instant::now();
@@ -146,7 +217,7 @@ impl Engine {
                 if error.is_conflict() {
                     tracing::debug!(controller = name, %key, failures, "somebody else wrote first, looking again");
                 } else {
-                    tracing::error!(controller = name, %key, failures, %error, "reconciling failed, trying again");
+                    tracing::error!(controller = name, %key, failures, %error, "Reconciler error");
                 }
             }
         }
@@ -218,16 +289,27 @@ impl Engine {
     }
 
     /// Waits for whatever comes first.
-    async fn wait(&mut self) -> Woken {
-        let ready = self.unseen == 0;
+    async fn wait(&mut self, shift: &mut Shift) -> Woken {
+        let ready = self.is_working();
         let idle = self.controllers.iter().filter(|controller| controller.busy < controller.concurrency);
         let next = idle.filter_map(|controller| controller.queue.next_timer()).min().filter(|_| ready);
         let mut timer: Option<Pin<Box<Sleep>>> = next.map(|at| Box::pin(tokio::time::sleep_until(at)));
-        poll_fn(|waiting| self.poll(waiting, timer.as_mut())).await
+        poll_fn(|waiting| self.poll(waiting, shift, timer.as_mut())).await
     }
 
-    /// Sources are asked in a fixed order: what we wrote, what is done, what changed, what time it is.
-    fn poll(&mut self, waiting: &mut Waiting<'_>, timer: Option<&mut Pin<Box<Sleep>>>) -> Poll<Woken> {
+    /// Sources are asked in a fixed order: the shift, what we wrote, what is done, what changed, what time it is.
+    fn poll(
+        &mut self,
+        waiting: &mut Waiting<'_>,
+        shift: &mut Shift,
+        timer: Option<&mut Pin<Box<Sleep>>>,
+    ) -> Poll<Woken> {
+        if self.phase != Phase::Ending && shift.end.poll_unpin(waiting).is_ready() {
+            return Poll::Ready(Woken::End);
+        }
+        if self.phase == Phase::Watching && shift.start.poll_unpin(waiting).is_ready() {
+            return Poll::Ready(Woken::Start);
+        }
         if let Poll::Ready(message) = self.context.poll_inbox(waiting) {
             return Poll::Ready(Woken::Message(message));
         }
@@ -247,6 +329,9 @@ impl Engine {
         if let Poll::Ready(Some(())) = self.posting.poll_next_unpin(waiting) {
             return Poll::Ready(Woken::Posted);
         }
+        if self.phase == Phase::Ending && self.under_way.is_empty() && self.posting.is_empty() {
+            return Poll::Ready(Woken::Over);
+        }
         match timer.map(|timer| timer.as_mut().poll(waiting)) {
             Some(Poll::Ready(())) => Poll::Ready(Woken::Timer),
             Some(Poll::Pending) | None => Poll::Pending,
@@ -256,7 +341,35 @@ impl Engine {
 
 impl Controller {
     fn new(reconciler: Arc<dyn Reconciler>) -> Self {
-        Self { queue: Queue::new(reconciler.backoff()), concurrency: reconciler.concurrency(), busy: 0, reconciler }
+        Self {
+            queue: Queue::new(reconciler.backoff()),
+            concurrency: reconciler.concurrency(),
+            busy: 0,
+            told: 0,
+            reconciler,
+        }
+    }
+
+    /// What has changed of its queue, which for most is nothing.
+    fn tell(&mut self, work: &Work) {
+        let (added, depth) = (self.queue.take_added(), self.queue.depth());
+        work.added(self.reconciler.name(), added);
+        if depth != self.told {
+            work.waiting(self.reconciler.name(), depth);
+            self.told = depth;
+        }
+    }
+}
+
+fn ended(result: &Result<Action>) -> Ended {
+    match result {
+        Ok(Action::Done) => Ended::Success,
+        Ok(Action::After(_)) => Ended::Later,
+        Ok(Action::Again) => Ended::Again,
+        Err(Error::Panicked(_)) => Ended::Panicked,
+        // Somebody else wrote first: not a failure, but it has to be done again.
+        Err(error) if error.is_conflict() => Ended::Again,
+        Err(_) => Ended::Failed,
     }
 }
 

@@ -36,11 +36,12 @@ pub mod roster;
 mod settings;
 pub mod termination;
 pub mod transitions;
+pub mod waiting;
 pub mod write;
 
 pub use clock::Clock;
 pub use context::{Context, PlanObserver};
-pub use engine::Engine;
+pub use engine::{Engine, Shift, as_controller, controller_name};
 pub use error::{Error, Result};
 pub use reconciler::{Action, Backoff, Reconciler};
 pub use recorder::{ObjectRef, Recorder};

@@ -111,7 +111,9 @@ async fn pass(context: &Context) -> Result<()> {
     if let Some(observe) = context.plan_observer.get() {
         observe(&world, &plan);
     }
+    outcome::found(&world, &plan, began.elapsed());
     outcome::tell(context, &world, &offers, &plan);
+    outcome::count(context, &world, &plan);
     nominate(context, &world, &plan, now);
     create_all(context, &world, &offers, &plan).await
 }

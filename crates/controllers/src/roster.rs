@@ -8,6 +8,7 @@ use crate::expiration::Expiration;
 use crate::garbage::{ClaimCollection, MachineCollection};
 use crate::hydration::{ClaimHydration, NodeHydration};
 use crate::lifecycle::{Launched, Lifecycle};
+use crate::metrics::StatusKind;
 use crate::nodepool::{Counter, Hash, Readiness, RegistrationHealth, SharedRegistrations, Validation};
 use crate::nomination::Nomination;
 use crate::pricing::Pricing;
@@ -17,6 +18,7 @@ use crate::repair::Repair;
 use crate::settings::Settings;
 use crate::termination::{Evictions, SharedEntries, Termination};
 use crate::transitions::Transitions;
+use crate::waiting::Waiting;
 
 /// Every controller that knows no cloud.
 pub fn all(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {
@@ -54,7 +56,8 @@ pub fn life(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {
         Arc::new(Counter),
     ];
     if !settings.quiet_status {
-        all.push(Arc::new(Transitions));
+        all.extend(StatusKind::ALL.map(|kind| Arc::new(Transitions(kind)) as Arc<dyn Reconciler>));
+        all.push(Arc::new(Waiting));
     }
     if settings.node_repair {
         all.push(Arc::new(Repair));
@@ -85,13 +88,17 @@ mod tests {
             "nodepool.validation",
             "nodepool.registrationhealth",
             "nodepool.counter",
-            "operatorpkg.status",
+            "operatorpkg.nodeclaim.status",
+            "operatorpkg.nodepool.status",
+            "operatorpkg.node.status",
+            "operatorpkg.ec2nodeclass.status",
+            "metrics.pod",
         ];
         assert_eq!(plain, want);
         let repairing = names(&Settings { node_repair: true, ..Settings::default() });
         assert_eq!(repairing.last(), Some(&"node.health"), "only where it is switched on");
         // covers: API-EV-40
         let quiet = names(&Settings { quiet_status: true, ..Settings::default() });
-        assert!(!quiet.contains(&"operatorpkg.status"));
+        assert!(!quiet.iter().any(|name| name.starts_with("operatorpkg.") || *name == "metrics.pod"));
     }
 }

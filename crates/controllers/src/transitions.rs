@@ -3,13 +3,19 @@
 //! They are told from what is seen, not where it is written: whoever writes a condition need not think of it, and what
 //! was never stored is never told.
 
-use async_trait::async_trait;
-use karpenter_api::conditions as kinds;
-use karpenter_api::{Condition, ObjectMeta};
-use karpenter_index::{Change, Key, What};
+use std::sync::Arc;
 
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use karpenter_api::conditions as kinds;
+use karpenter_api::{Condition, NodeClaim, NodePool, ObjectMeta, Time};
+use karpenter_index::{Change, Key, NodeClass, What};
+
+use crate::clock::until;
 use crate::context::Context;
 use crate::error::Result;
+use crate::metrics::{StatusKind, Transition};
 use crate::reconciler::{Action, Reconciler};
 use crate::recorder::{Event, ObjectRef};
 
@@ -67,49 +73,54 @@ pub fn told(
     told
 }
 
-/// The controller that tells them. It has no work of its own: seeing is all.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Transitions;
+/// The controllers that tell them, one for each kind. They have no work of their own: seeing is all.
+#[derive(Clone, Copy, Debug)]
+pub struct Transitions(pub StatusKind);
 
 #[async_trait]
 impl Reconciler for Transitions {
     fn name(&self) -> &'static str {
-        "operatorpkg.status"
+        match self.0 {
+            StatusKind::NodeClaim => "operatorpkg.nodeclaim.status",
+            StatusKind::NodePool => "operatorpkg.nodepool.status",
+            StatusKind::Node => "operatorpkg.node.status",
+            StatusKind::NodeClass => "operatorpkg.ec2nodeclass.status",
+        }
     }
 
     fn wake(&self, change: &Change, context: &Context) -> Vec<Key> {
-        let (object, told) = match &change.what {
-            What::NodeClaim(pair) => {
-                let Some(old) = &pair.old else { return Vec::new() };
-                let of = |claim: &karpenter_api::NodeClaim| {
-                    claim.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default()
+        match (self.0, &change.what) {
+            (StatusKind::NodeClaim, What::NodeClaim(pair)) => {
+                let of = |claim: &Arc<NodeClaim>| {
+                    let said = claim.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+                    Seen { metadata: claim.metadata.clone(), conditions: said }
                 };
-                let (before, after) = (of(old), pair.new.as_ref().map(|new| of(new)));
-                let new = pair.new.as_ref().zip(after.as_deref()).map(|(new, said)| (&new.metadata, said));
-                (ObjectRef::node_claim(old), told((&old.metadata, &before), new))
+                let object = pair.latest().map(|claim| ObjectRef::node_claim(claim));
+                self.saw(object, pair.old.as_ref().map(of), pair.new.as_ref().map(of), context);
             }
-            What::NodePool(pair) => {
-                let Some(old) = &pair.old else { return Vec::new() };
-                let of = |pool: &karpenter_api::NodePool| {
-                    pool.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default()
+            (StatusKind::NodePool, What::NodePool(pair)) => {
+                let of = |pool: &Arc<NodePool>| {
+                    let said = pool.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+                    Seen { metadata: pool.metadata.clone(), conditions: said }
                 };
-                let (before, after) = (of(old), pair.new.as_ref().map(|new| of(new)));
-                let new = pair.new.as_ref().zip(after.as_deref()).map(|(new, said)| (&new.metadata, said));
-                (ObjectRef::node_pool(old), told((&old.metadata, &before), new))
+                let object = pair.latest().map(|pool| ObjectRef::node_pool(pool));
+                self.saw(object, pair.old.as_ref().map(of), pair.new.as_ref().map(of), context);
             }
-            What::NodeClass(pair) => {
-                let Some(old) = &pair.old else { return Vec::new() };
+            (StatusKind::NodeClass, What::NodeClass(pair)) => {
+                let of = |class: &Arc<NodeClass>| Seen {
+                    metadata: class.metadata.clone(),
+                    conditions: class.status.conditions.clone(),
+                };
                 let kind = context.index.node_class_kind();
-                let new = pair.new.as_ref().map(|new| (&new.metadata, new.status.conditions.as_slice()));
-                let object = ObjectRef::new(api_version(&kind), kind.kind, &old.metadata);
-                (object, told((&old.metadata, &old.status.conditions), new))
+                let object = pair.latest().map(|class| ObjectRef::new(api_version(&kind), kind.kind, &class.metadata));
+                self.saw(object, pair.old.as_ref().map(of), pair.new.as_ref().map(of), context);
             }
-            What::Pod(_) | What::Node(_) | What::Other => return Vec::new(),
-        };
-        for (reason, message) in told {
-            // The text is part of what makes it the same: there and back again is two events.
-            let same = [object.uid.clone(), message.clone()];
-            context.recorder.publish(Event::normal(object.clone(), reason, message).same(same));
+            (StatusKind::Node, What::Node(pair)) => {
+                let of = |node: &Arc<Node>| Seen { metadata: node.metadata.clone(), conditions: conditions_of(node) };
+                // Kubelets tell of their nodes themselves.
+                self.saw(None, pair.old.as_ref().map(of), pair.new.as_ref().map(of), context);
+            }
+            _ => {}
         }
         Vec::new()
     }
@@ -117,6 +128,61 @@ impl Reconciler for Transitions {
     async fn reconcile(&self, _key: &Key, _context: &Context) -> Result<Action> {
         Ok(Action::Done)
     }
+}
+
+/// What of an object is told of.
+struct Seen {
+    metadata: ObjectMeta,
+    conditions: Vec<Condition>,
+}
+
+impl Transitions {
+    /// Counts what changed, and publishes it if it is about an object.
+    fn saw(&self, object: Option<ObjectRef>, old: Option<Seen>, new: Option<Seen>, context: &Context) {
+        let status = &context.metrics.status;
+        if let Some(new) = &new {
+            let before = old.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
+            for condition in &new.conditions {
+                let was = before.iter().find(|was| was.type_ == condition.type_);
+                if was.is_some_and(|was| was.status == condition.status) {
+                    continue;
+                }
+                let lasted = |was: &Condition| until(was.last_transition_time.0, condition.last_transition_time.0);
+                let transition = Transition {
+                    condition: &condition.type_,
+                    status: &condition.status,
+                    reason: &condition.reason,
+                    before: was.map(|was| (was.status.as_str(), lasted(was))),
+                };
+                status.transition(self.0, &new.metadata, &transition);
+            }
+        }
+        let Some(old) = old else { return };
+        if let Some(deleted) = old.metadata.deletion_timestamp.as_ref().filter(|_| new.is_none()) {
+            status.terminated(self.0, &old.metadata, until(deleted.0, context.clock.now()));
+        }
+        let Some(object) = object else { return };
+        let new = new.as_ref().map(|new| (&new.metadata, new.conditions.as_slice()));
+        for (reason, message) in told((&old.metadata, &old.conditions), new) {
+            // The text is part of what makes it the same: there and back again is two events.
+            let same = [object.uid.clone(), message.clone()];
+            context.recorder.publish(Event::normal(object.clone(), reason, message).same(same));
+        }
+    }
+}
+
+/// A node's conditions, in the words of ours.
+fn conditions_of(node: &Node) -> Vec<Condition> {
+    let given = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let condition = |condition: &NodeCondition| Condition {
+        last_transition_time: condition.last_transition_time.clone().unwrap_or(Time(Timestamp::UNIX_EPOCH)),
+        message: condition.message.clone().unwrap_or_default(),
+        observed_generation: None,
+        reason: condition.reason.clone().unwrap_or_default(),
+        status: condition.status.clone(),
+        type_: condition.type_.clone(),
+    };
+    given.into_iter().flatten().map(condition).collect()
 }
 
 /// The kinds of node classes we know are few, and Events want a name that lives.
@@ -130,7 +196,6 @@ fn api_version(kind: &karpenter_index::NodeClassKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karpenter_api::Time;
 
     fn condition(kind: &str, status: &str, message: &str) -> Condition {
         Condition {

@@ -68,6 +68,8 @@ pub struct TrackedPod {
     /// `controller.kubernetes.io/pod-deletion-cost` as it is written.
     pub deletion_cost: Option<Arc<str>>,
     pub priority_class: Option<Arc<str>>,
+    /// What its containers may use at most, where they say so.
+    pub limits: Arc<karpenter_core::Resources>,
 }
 
 /// A volume held by a node.

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{catalogue, cluster, completions, controller, crds, demo, doctor, hash, iam, plan, types};
+use crate::{catalogue, cluster, completions, controller, convert, crds, demo, doctor, hash, iam, import, plan, types};
 
 /// Karpenter: nodes for Kubernetes on AWS, just in time.
 #[derive(Debug, Parser)]
@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Types(types::Args),
     Hash(hash::Args),
+    Convert(convert::Args),
+    Import(import::Args),
     Cluster(cluster::Args),
     Crds(crds::Args),
     Iam(Box<iam::Args>),

@@ -1,21 +1,24 @@
 //! `karpenter controller`.
 
 mod connection;
+mod shift;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use karpenter_controllers::Clock;
 use karpenter_runtime::log::{self, Format, Log};
-use karpenter_runtime::{Amazon, Autoscaler, serve};
+use karpenter_runtime::metrics::Show;
+use karpenter_runtime::serve::{self, Profiling, Readiness};
+use karpenter_runtime::{Amazon, Autoscaler};
 
 use crate::bad_input::BadInput;
 use crate::cluster::End;
-use crate::settings::controller::{ControllerSettings, ControllerSettingsArgs, duration};
+use crate::settings::controller::{ClientRate, ControllerSettings, ControllerSettingsArgs, Region};
+use crate::settings::duration;
 use crate::simulated::{self, Fate, Kubelets};
 use connection::Connection;
 
@@ -25,8 +28,8 @@ use connection::Connection;
 /// logic, on any cluster, without an account. Every selector by tag or name, every role, profile and alias resolves
 /// there. Instances are kept in ConfigMaps and survive a restart.
 ///
-/// The cluster needs our CustomResourceDefinitions; --install-crds brings them. One replica at a time: leader election
-/// is not there yet.
+/// The cluster needs our CustomResourceDefinitions; --install-crds brings them. Several replicas agree by a Lease on who
+/// works.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   karpenter controller --simulate-region us-east-1 --install-crds
@@ -78,13 +81,17 @@ pub(crate) fn run(args: &Args, _out: &mut dyn Write) -> anyhow::Result<ExitCode>
     if let Err(error) = karpenter_ec2::catalogue::builtin::catalogue().region(region) {
         return Err(BadInput(vec![format!("--simulate-region: {error}")]).into());
     }
-    let settings = args.settings.resolve(&|name| std::env::var(name).ok()).map_err(BadInput)?;
+    let settings = args.settings.resolve(&|name| std::env::var(name).ok(), Region::Simulated).map_err(BadInput)?;
     let outputs = log::outputs(&settings.log_output_paths).context("log-output-paths")?;
+    let complaints = log::outputs(&settings.log_error_output_paths).context("log-error-output-paths")?;
     let format = match args.log_format {
         LogFormat::Json => Format::Json,
         LogFormat::Console => Format::Console,
     };
-    Log::new(settings.log_level, format, Clock::system(), outputs).install().context("cannot start logging")?;
+    let log = Log::new(settings.log_level, format, Clock::system(), outputs)
+        .complaining_to(complaints)
+        .with_compat_lines(settings.compat_log_lines);
+    log.install().context("cannot start logging")?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     // Reconcilers wait more than they work; a second thread answers probes while a plan is made.
     let runtime = builder.worker_threads(2).enable_all().build().context("cannot start threads")?;
@@ -94,22 +101,50 @@ pub(crate) fn run(args: &Args, _out: &mut dyn Write) -> anyhow::Result<ExitCode>
     outcome
 }
 
-async fn live(args: &Args, region: &str, settings: &ControllerSettings) -> anyhow::Result<ExitCode> {
-    let mut end = End::new()?;
-    tokio::select! {
-        () = end.asked_for() => Ok(ExitCode::SUCCESS),
-        ended = control(args, region, settings) => ended.map(|()| ExitCode::SUCCESS),
-    }
+/// The cluster in KUBECONFIG, for a command that asks a few questions.
+pub(crate) async fn connect() -> anyhow::Result<kube::Client> {
+    Ok(Connection::from_environment(ClientRate { per_second: 50, burst: 100 }).await?.client)
 }
 
-/// Runs until it is dropped, or until something it cannot do without fails.
-async fn control(args: &Args, region: &str, settings: &ControllerSettings) -> anyhow::Result<()> {
+/// Answers probes first, then everything else, one thing after the other.
+async fn live(args: &Args, region: &str, settings: &ControllerSettings) -> anyhow::Result<ExitCode> {
+    let mut end = End::new()?;
+    let readiness = Readiness::default();
+    let _health = serve::health(settings.health_probe_port, readiness.clone()).await?;
+    let show = Show { legacy: settings.legacy_metrics };
+    let profiling = if settings.profiling { Profiling::On } else { Profiling::Off };
+    let _metrics = serve::scrapes(settings.metrics_port, readiness.clone(), show, profiling).await?;
+    let started = tokio::select! {
+        () = end.asked_for() => return Ok(ExitCode::SUCCESS),
+        started = start(args, region, settings, &readiness) => started?,
+    };
+    shift::work(started, settings, &readiness, &mut end).await
+}
+
+/// Everything that is there before anybody leads.
+pub(crate) struct Started {
+    connection: Connection,
+    clock: Clock,
+    autoscaler: Autoscaler,
+    _webhook: Option<shift::Hook>,
+    _joined: simulated::Joined,
+}
+
+async fn start(
+    args: &Args,
+    region: &str,
+    settings: &ControllerSettings,
+    readiness: &Readiness,
+) -> anyhow::Result<Started> {
     let clock = Clock::system();
-    let connection = Connection::from_environment().await?;
+    let connection = Connection::from_environment(settings.client_rate).await?;
+    // Before everything else: objects that are stored as v1beta1 cannot even be listed without it.
+    let webhook = shift::Hook::start(&connection, settings, &clock).await?;
     if args.install_crds {
-        connection.install_crds().await?;
+        connection.install_crds(settings).await?;
     }
-    connection.check_crds().await?;
+    connection.await_crds().await?;
+    readiness.has_kinds();
     let facts = connection.facts(settings).await?;
     tracing::info!(
         cluster = facts.cluster_name,
@@ -128,14 +163,12 @@ async fn control(args: &Args, region: &str, settings: &ControllerSettings) -> an
         None => connection.client.clone(),
     };
     let namespace = connection.namespace();
-    let _joined = simulated::join(&market, &of_region, &clock, &namespace, args.kubelets).await?;
+    let joined = simulated::join(&market, &of_region, &clock, &namespace, args.kubelets).await?;
     let client = connection.client.clone();
     let amazon =
         Amazon::start(client.clone(), &clock, market.aws(), facts).await.context("cannot start the provider")?;
-    let autoscaler = Autoscaler::new(client, clock, &amazon, settings.of_controllers());
-    let _health = serve::health(settings.health_probe_port, Arc::clone(&autoscaler.context)).await?;
-    let _metrics = serve::scrapes(settings.metrics_port, Arc::clone(&autoscaler.context)).await?;
+    let autoscaler = Autoscaler::new(client, clock.clone(), &amazon, settings.of_controllers());
+    connection.requests.register(&autoscaler.context);
     tracing::debug!(controllers = autoscaler.names().join(", "), "everything that runs");
-    autoscaler.run().await;
-    Ok(())
+    Ok(Started { connection, clock, autoscaler, _webhook: webhook, _joined: joined })
 }

@@ -7,11 +7,13 @@ mod cli;
 mod cluster;
 mod completions;
 mod controller;
+mod convert;
 mod crds;
 mod demo;
 mod doctor;
 mod hash;
 mod iam;
+mod import;
 mod plan;
 mod settings;
 mod simulated;
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args, &mut out),
         Command::Types(args) => types::run(&args, &mut out),
         Command::Hash(args) => hash::run(&args, &mut out),
+        Command::Convert(args) => convert::run(&args, &mut out),
+        Command::Import(args) => import::run(&args, &mut out),
         Command::Cluster(args) => cluster::run(&args, &mut out),
         Command::Crds(args) => crds::run(&args, &mut out),
         Command::Doctor(args) => doctor::run(&args, &mut out),

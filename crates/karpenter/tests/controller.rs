@@ -61,6 +61,7 @@ async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     panic!("{what} did not come about");
 }
 
+// covers: API-HM-56
 #[tokio::test]
 async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
     let (_cluster, kubeconfig) = cluster();
@@ -70,7 +71,7 @@ async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
     arguments.extend(ports.iter().map(String::as_str));
     let mut command = controller(&kubeconfig, &arguments);
     let log = std::fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("controller.log")).unwrap();
-    let _controller = Process(command.stdout(log).spawn().unwrap());
+    let mut controller = Process(command.stdout(log).spawn().unwrap());
     until("readiness", async || page(health, "/readyz").filter(|text| text.starts_with("HTTP/1.1 200"))).await;
     assert!(page(health, "/healthz").unwrap().starts_with("HTTP/1.1 200"));
 
@@ -103,7 +104,15 @@ async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
     assert!(labels["eks-node-viewer/instance-price"].as_str().unwrap().parse::<f64>().unwrap() > 0.0);
     assert_eq!(labels["karpenter.sh/nodepool"], "default");
     let series = page(metrics, "/metrics").unwrap();
-    for name in ["karpenter_nodeclaims_created_total{", "karpenter_nodes_created_total{", "karpenter_build_info{"] {
+    for name in [
+        "controller_runtime_reconcile_total{",
+        "client_go_request_total{",
+        "leader_election_master_status{name=\"karpenter-leader-election\"} 1",
+        "process_resident_memory_bytes ",
+        "karpenter_nodeclaims_created_total{",
+        "karpenter_nodes_created_total{",
+        "karpenter_build_info{",
+    ] {
         assert!(series.contains(name), "{name} is not in\n{series}");
     }
     until("a saved instance", async || get("/api/v1/namespaces/kube-system/configmaps/kwok-aws-instances-0").await)
@@ -118,15 +127,39 @@ async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
         get("/api/v1/nodes").await.filter(|list| list["items"].as_array().is_some_and(Vec::is_empty))
     })
     .await;
+
+    // Whoever comes next need not wait for the lease.
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election";
+    assert_ne!(get(lease).await.unwrap()["spec"]["holderIdentity"], "");
+    end(&mut controller);
+    assert_eq!(get(lease).await.unwrap()["spec"]["holderIdentity"], "");
 }
 
-#[test]
-fn missing_kinds_are_named() {
+#[tokio::test]
+async fn without_our_kinds_it_waits_says_which_and_can_be_ended() {
+    // covers: API-HM-50, API-HM-51, API-HM-55
     let (_cluster, kubeconfig) = cluster();
-    let out = controller(&kubeconfig, &[]).output().unwrap();
-    let complaints = String::from_utf8(out.stderr).unwrap();
-    assert_eq!(out.status.code(), Some(2), "{complaints}");
+    let (health, metrics) = (free_port(), free_port());
+    let ports = [format!("--health-probe-port={health}"), format!("--metrics-port={metrics}")];
+    let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join("waiting.log");
+    let mut command = controller(&kubeconfig, &[ports[0].as_str(), ports[1].as_str()]);
+    let mut controller = Process(command.stdout(std::fs::File::create(&log).unwrap()).spawn().unwrap());
+    until("health", async || page(health, "/healthz").filter(|text| text.starts_with("HTTP/1.1 200"))).await;
+    let line = until("a complaint", async || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        text.lines().find(|line| line.contains("does not know our kinds")).map(str::to_owned)
+    })
+    .await;
     for part in ["NodePool (karpenter.sh/v1)", "EC2NodeClass (karpenter.k8s.aws/v1)", "--install-crds"] {
-        assert!(complaints.contains(part), "{part} is not in {complaints}");
+        assert!(line.contains(part), "{part} is not in {line}");
     }
+    assert!(page(health, "/readyz").unwrap().starts_with("HTTP/1.1 503"));
+    end(&mut controller);
+}
+
+/// Asks a process to end, as a kubelet does, and waits until it has.
+fn end(process: &mut Process) {
+    let asked = Command::new("kill").args(["-TERM", &process.0.id().to_string()]).status().unwrap();
+    assert!(asked.success());
+    assert_eq!(process.0.wait().unwrap().code(), Some(0));
 }

@@ -10,6 +10,7 @@ use karpenter_provider::{GetError, ProviderError};
 use crate::calls::{AwsError, Instance};
 use crate::instances::{Look, instance_id};
 use crate::launch::template::status_images;
+use crate::own_kubelet;
 use crate::provider::{AwsProvider, bad_id};
 
 impl AwsProvider {
@@ -27,7 +28,7 @@ impl AwsProvider {
             self.parts.tell_unresolved_pool(&pool);
             return Ok(None);
         };
-        if hash_differs(claim, &class) {
+        if hash_differs(claim, &class) || own_kubelet::drifted(claim, &pool, &class) {
             return Ok(Some("NodeClassDrift"));
         }
         if self.image_differs(claim, &class, claim_labels.get(INSTANCE_TYPE))? {

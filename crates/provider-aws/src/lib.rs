@@ -25,6 +25,7 @@ pub mod memory;
 pub mod node_class;
 pub mod objects;
 pub mod offering_series;
+mod own_kubelet;
 pub mod placement_groups;
 pub mod prices;
 pub mod profiles;

@@ -25,6 +25,7 @@ use crate::instances::{Instances, Look, capacity_type, instance_id};
 use crate::launch::{FleetBatch, Launched, Plans, reservation_labels};
 use crate::objects::{Objects, claim_subject, pool_subject};
 use crate::offering_series::{OfferingSeries, TypeSeries};
+use crate::own_kubelet;
 use crate::placement_groups::PlacementGroups;
 use crate::profiles::Profiles;
 use crate::reservations::Reservations;
@@ -186,7 +187,7 @@ impl Parts {
         self.recorder.publish(Notice {
             subject: pool_subject(pool),
             severity: Severity::Warning,
-            reason: "",
+            reason: "NodeClassResolutionFailed",
             message: "Failed resolving NodeClass".to_owned(),
             dedupe: Vec::new(),
         });
@@ -251,7 +252,7 @@ impl AwsProvider {
         let Some(class) = self.parts.usable_class(&pool.spec.template.spec.node_class_ref.name).await? else {
             return Ok(None);
         };
-        match self.parts.class_types(&class) {
+        match self.parts.class_types(&own_kubelet::effective(&class, &pool.metadata.annotations)) {
             Ok(types) => Ok(Some(types)),
             Err(error) => {
                 let name = pool.metadata.name.as_deref().unwrap_or_default();
@@ -306,7 +307,7 @@ impl CloudProvider for AwsProvider {
             parts.recorder.publish(Notice {
                 subject: claim_subject(claim),
                 severity: Severity::Warning,
-                reason: "",
+                reason: "NodeClassResolutionFailed",
                 message: "Failed resolving NodeClass".to_owned(),
                 dedupe: Vec::new(),
             });
@@ -316,16 +317,19 @@ impl CloudProvider for AwsProvider {
         must_be_ready(&class)?;
         let tags = launch_tags(&class, Some(claim), &parts.settings.cluster_name)
             .map_err(|message| LaunchError::NodeClassNotReady { message })?;
-        let types = parts.class_types(&class).map_err(|error| {
+        let wanted = own_kubelet::effective(&class, &claim.metadata.annotations);
+        let types = parts.class_types(&wanted).map_err(|error| {
             let message = format!("resolving instance types, {error}");
             LaunchError::create(message, "InstanceTypeResolutionFailed", "Error resolving instance types")
         })?;
         let group = parts.placement_groups.last(&class, (parts.now)());
-        let launched = parts.launch(&class, claim, &tags, &types, group.as_ref(), &parts.words).await?;
+        let launched = parts.launch(&wanted, claim, &tags, &types, group.as_ref(), &parts.words).await?;
         if let Some(reservation) = launched.reservation.as_ref().and_then(|offering| offering.reservation.as_ref()) {
             parts.reservations.launched(&reservation.id, (parts.now)());
         }
-        Ok(self.created(&launched, &class))
+        let mut machine = self.created(&launched, &class);
+        machine.annotations.extend(own_kubelet::mark(claim));
+        Ok(machine)
     }
 
     async fn delete(&self, claim: &NodeClaim) -> Result<(), DeleteError> {
@@ -406,6 +410,7 @@ impl CloudProvider for AwsProvider {
             self.parts.tell_unresolved_pool(pool);
             return Ok(Arc::from([]));
         };
+        let class = own_kubelet::effective(&class, &pool.metadata.annotations);
         self.parts.class_types(&class).map_err(|error| TypesError::NotResolved { message: error.to_string() })
     }
 

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use karpenter_controllers::{Clock, Context, Engine, Reconciler, Settings};
+use futures_util::FutureExt as _;
+use futures_util::future::Shared;
+use futures_util::future::{BoxFuture, join_all};
+use karpenter_controllers::metrics::Ended;
+use karpenter_controllers::{Clock, Context, Engine, Reconciler, Settings, Shift, as_controller};
 use karpenter_provider::chain;
 use karpenter_provider_aws::Task;
 use kube::Client;
 
 use crate::amazon::Amazon;
+use crate::metered::Metered;
 use crate::metrics;
 use crate::roster::roster;
 
@@ -26,8 +30,10 @@ pub struct Autoscaler {
 impl Autoscaler {
     pub fn new(client: Client, clock: Clock, amazon: &Amazon, settings: Settings) -> Self {
         let reconcilers = roster(&settings, amazon.reconcilers());
-        let context = Context::new(client, clock, amazon.provider(), amazon.vocabulary(), settings);
+        let provider = Metered::new(amazon.provider());
+        let context = Context::new(client, clock, provider.clone(), amazon.vocabulary(), settings);
         let context = Arc::new(context);
+        provider.join(&context);
         amazon.join(&context);
         metrics::register(&context);
         Self { reconcilers, tasks: amazon.tasks(), context }
@@ -41,20 +47,43 @@ impl Autoscaler {
 
     /// Runs until it is dropped. What is under way then stops where it is, as in a crash.
     pub async fn run(self) {
-        let engine = Engine::new(self.context, self.reconcilers).run();
-        let tasks = join_all(self.tasks.into_iter().map(repeat));
-        tokio::join!(engine, tasks);
+        self.work(Shift::forever()).await;
+    }
+
+    /// Watches at once, works from the start of the shift to its end, and then finishes what is under way.
+    pub async fn work(self, shift: Shift) {
+        let (start, end) = (shift.start.shared(), shift.end.shared());
+        let context = self.context.clone();
+        let shift = Shift { start: start.clone().boxed(), end: end.clone().boxed() };
+        let engine = Engine::new(self.context, self.reconcilers).work(shift);
+        let tasks = self.tasks.into_iter().map(|task| repeat(task, context.clone(), start.clone(), end.clone()));
+        tokio::join!(engine, join_all(tasks));
     }
 }
 
-/// A cause is said once, however often it is met, and once more when it is over.
-async fn repeat(task: Task) {
-    tokio::time::sleep(task.delay).await;
+type Moment = Shared<BoxFuture<'static, ()>>;
+
+/// A round that has begun is finished, also after the end. A cause of failure is said once, however often it is met, and
+/// once more when it is over.
+async fn repeat(task: Task, context: Arc<Context>, start: Moment, end: Moment) {
+    let work = &context.metrics.work;
+    work.controller(task.name, 1);
     let mut retry = FIRST_RETRY;
+    let mut pause = task.delay;
     let mut said = String::new();
+    tokio::select! {
+        () = start => {}
+        () = end.clone() => return,
+    }
     loop {
-        let pause = match (task.round)().await {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = end.clone() => return,
+        }
+        let piece = work.started(task.name, Duration::ZERO);
+        pause = match as_controller(task.name, (task.round)()).await {
             Ok(pause) => {
+                work.ended(&piece, Ended::Later);
                 if !said.is_empty() {
                     tracing::info!(controller = task.name, "it works again");
                 }
@@ -62,6 +91,7 @@ async fn repeat(task: Task) {
                 pause
             }
             Err(error) => {
+                work.ended(&piece, Ended::Failed);
                 let cause = chain(&error);
                 if cause == said {
                     tracing::debug!(controller = task.name, error = cause, "Reconciler error");
@@ -74,6 +104,5 @@ async fn repeat(task: Task) {
                 pause
             }
         };
-        tokio::time::sleep(pause).await;
     }
 }

@@ -5,6 +5,7 @@
 //!   AWS calls ─────┼─▶ Amazon: provider, its reconcilers, its tasks ─┐
 //!   settings ──────┘                                                 ├─▶ Autoscaler ──▶ Engine + tasks
 //!                        roster: everything that runs ───────────────┘        └──▶ serve: /healthz /readyz /metrics
+//!   lease: which replica works; webhook: objects of v1beta1; requests: how fast we ask
 //!   log: tracing events as lines people and log shippers read
 //! ```
 //!
@@ -13,10 +14,16 @@
 
 pub mod amazon;
 mod autoscaler;
+pub mod lease;
 pub mod log;
-mod metrics;
+mod metered;
+pub mod metrics;
+mod process;
+mod profile;
+pub mod requests;
 mod roster;
 pub mod serve;
+pub mod webhook;
 
 pub use amazon::Amazon;
 pub use autoscaler::Autoscaler;

@@ -65,13 +65,42 @@ pub struct Log {
     threshold: Threshold,
     format: Format,
     clock: Clock,
+    compat: bool,
     out: Mutex<Vec<Box<dyn Write + Send>>>,
+    complaints: Mutex<Vec<Box<dyn Write + Send>>>,
     sampling: Mutex<Sampling>,
 }
 
 impl Log {
     pub fn new(threshold: Threshold, format: Format, clock: Clock, out: Vec<Box<dyn Write + Send>>) -> Self {
-        Self { threshold, format, clock, out: Mutex::new(out), sampling: Mutex::default() }
+        Self {
+            threshold,
+            format,
+            clock,
+            compat: true,
+            out: Mutex::new(out),
+            complaints: Mutex::default(),
+            sampling: Mutex::default(),
+        }
+    }
+
+    /// Whether some lines are written also in words of old.
+    pub fn with_compat_lines(mut self, compat: bool) -> Self {
+        self.compat = compat;
+        self
+    }
+
+    /// Where it is told that a line could not be written.
+    pub fn complaining_to(mut self, complaints: Vec<Box<dyn Write + Send>>) -> Self {
+        self.complaints = Mutex::new(complaints);
+        self
+    }
+
+    fn complain(&self, error: &io::Error) {
+        for out in self.complaints.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            // There is nowhere left to complain to.
+            let _ = writeln!(out, "{:.3} write error: {error}", self.clock.now()).and_then(|()| out.flush());
+        }
     }
 
     /// Makes it the log of the process; there can be one.
@@ -108,6 +137,10 @@ impl Subscriber for Log {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
+        if fields.compat && !self.compat {
+            return;
+        }
+        let fields = fields.named();
         let (now, metadata) = (self.clock.now(), event.metadata());
         let admitted = {
             let mut sampling = self.sampling.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,8 +155,9 @@ impl Subscriber for Log {
             Format::Console => line::console(now, *metadata.level(), fields),
         };
         for out in self.out.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
-            // There is nowhere to complain to.
-            let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+            if let Err(error) = out.write_all(line.as_bytes()).and_then(|()| out.flush()) {
+                self.complain(&error);
+            }
         }
     }
 

@@ -1,7 +1,12 @@
 //! Series that belong to no single controller, and the page they are all on.
 
+mod conditions;
 mod interruption;
+mod legacy;
+mod objects;
 mod offers;
+mod pods;
+mod text;
 
 use std::sync::Arc;
 
@@ -29,25 +34,97 @@ pub(crate) fn register(context: &Arc<Context>) {
     registry.register_collector(Box::new(Build));
 }
 
-/// The page, in the OpenMetrics text format.
-pub(crate) fn page(context: &Context) -> String {
+/// What is on the page beside what is always there.
+#[derive(Clone, Copy, Debug)]
+pub struct Show {
+    /// Some series also under the names they had before 1.0.
+    pub legacy: bool,
+}
+
+/// The page, in the text format that every scraper of Prometheus reads.
+pub fn page(context: &Context, show: Show) -> String {
     let mut page = String::new();
-    // Writing to a string fails only if a metric cannot encode itself, and then what came before it is still good.
-    if let Err(error) = prometheus_client::encoding::text::encode(&mut page, &context.metrics.registry()) {
-        tracing::error!(%error, "the metrics cannot be written");
+    for registry in [context.metrics.registry(), context.metrics.plain_registry()] {
+        let mut text = String::new();
+        // Writing to a string fails only if a metric cannot encode itself, and then what came before it is still good.
+        if let Err(error) = prometheus_client::encoding::text::encode(&mut text, &registry) {
+            tracing::error!(%error, "the metrics cannot be written");
+        }
+        plain(&text, &mut page);
     }
-    // The registry knows no summaries; they come before the line that ends the page.
-    let whole = page.strip_suffix(END).map(str::len);
-    page.truncate(whole.unwrap_or(page.len()));
     context.metrics.life.node_termination.render(&mut page);
-    if whole.is_some() {
-        page.push_str(END);
+    if context.index.is_listed() {
+        objects::pools(context, show.legacy, &mut page);
+        if !context.settings.quiet_status {
+            objects::nodes(context, &mut page);
+            pods::pods(context, &mut page);
+            conditions::conditions(context, &mut page);
+        }
     }
+    context.metrics.pods.startup.render(&mut page);
+    if show.legacy {
+        legacy::scheduling(context, &mut page);
+    }
+    crate::process::render(&mut page);
     page
 }
 
-/// The last line of a page.
-const END: &str = "# EOF\n";
+/// OpenMetrics has counters without their suffix in the head, units, and a last line; the older format does not.
+fn plain(open_metrics: &str, page: &mut String) {
+    let mut lines = open_metrics.lines().peekable();
+    while let Some(line) = lines.next() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("HELP"), Some(name), help) => {
+                let counter = lines.peek().is_some_and(|next| *next == format!("# TYPE {name} counter"));
+                let suffix = if counter { "_total" } else { "" };
+                page.push_str(&format!("# HELP {name}{suffix} {}\n", help.unwrap_or_default()));
+            }
+            (Some("#"), Some("TYPE"), Some(name), Some("counter")) => {
+                page.push_str(&format!("# TYPE {name}_total counter\n"));
+            }
+            (Some("#"), Some("EOF" | "UNIT"), ..) => {}
+            _ => {
+                page.push_str(line);
+                page.push('\n');
+            }
+        }
+    }
+}
+
+/// Whether this replica leads.
+#[derive(Clone, Debug)]
+pub struct Leading {
+    status: Family<Lease, Gauge>,
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Lease {
+    name: String,
+}
+
+impl Leading {
+    /// For a lease of this name.
+    pub fn register(context: &Context, name: &str) -> Self {
+        let leading = Self { status: Family::default(), name: name.to_owned() };
+        let slow = Family::<Lease, Counter>::default();
+        if !name.is_empty() {
+            leading.set(false);
+            drop(slow.get_or_create(&Lease { name: name.to_owned() }));
+        }
+        let mut registry = context.metrics.plain_registry();
+        registry.register("leader_election_master_status", "Whether we lead", leading.status.clone());
+        registry.register("leader_election_slowpath", "Renewals that had to look first", slow);
+        leading
+    }
+
+    pub fn set(&self, leads: bool) {
+        if !self.name.is_empty() {
+            self.status.get_or_create(&Lease { name: self.name.clone() }).set(i64::from(leads));
+        }
+    }
+}
 
 /// The program itself.
 #[derive(Debug)]

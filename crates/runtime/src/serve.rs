@@ -2,9 +2,11 @@
 
 use std::convert::Infallible;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::service::service_fn;
@@ -13,7 +15,8 @@ use karpenter_controllers::Context;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::metrics;
+use crate::metrics::{self, Show};
+use crate::profile;
 
 /// So many connections at once are plenty for probes; more are closed again at once.
 const CONNECTIONS: usize = 64;
@@ -40,30 +43,108 @@ impl Drop for Serving {
     }
 }
 
-/// `/healthz`: we run. `/readyz`: the cluster has been seen whole, so what is asked of us will be done.
-pub async fn health(port: u16, context: Arc<Context>) -> Result<Serving, ListenError> {
-    listen("health probes", port, move |path| match path {
-        "/healthz" | "/healthz/" => Some(text(StatusCode::OK, "ok")),
-        "/readyz" | "/readyz/" if context.index.is_listed() => Some(text(StatusCode::OK, "ok")),
-        "/readyz" | "/readyz/" => {
-            Some(text(StatusCode::SERVICE_UNAVAILABLE, "the cluster has not been listed yet: are the CRDs there?"))
+/// What probes are told. The process answers them long before there is anything to be ready.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness(Arc<Stages>);
+
+#[derive(Debug, Default)]
+struct Stages {
+    kinds: OnceLock<()>,
+    context: OnceLock<Arc<Context>>,
+    warm: OnceLock<()>,
+}
+
+impl Readiness {
+    /// The cluster serves our kinds.
+    pub fn has_kinds(&self) {
+        let _ = self.0.kinds.set(());
+    }
+
+    /// From now on the cluster is watched, so that readiness waits until it has been seen whole.
+    pub fn watches(&self, context: Arc<Context>) {
+        let _ = self.0.context.set(context);
+        let _ = self.0.warm.set(());
+    }
+
+    /// There is something to scrape, although nothing is watched yet.
+    pub fn stands_by(&self, context: Arc<Context>) {
+        let _ = self.0.context.set(context);
+    }
+
+    /// Why not, if not.
+    pub fn missing(&self) -> Option<&'static str> {
+        if self.0.kinds.get().is_none() {
+            return Some("the cluster does not serve our kinds yet: are the CRDs there?");
+        }
+        let seen = self.0.context.get().is_none_or(|context| context.index.is_listed());
+        (self.0.warm.get().is_some() && !seen).then_some("the cluster has not been listed yet")
+    }
+}
+
+/// `/healthz`: we run. `/readyz`: the cluster serves our kinds and, if we watch it, has been seen whole.
+pub async fn health(port: u16, readiness: Readiness) -> Result<Serving, ListenError> {
+    listen("health probes", port, move |path, _| match path {
+        "/healthz" | "/healthz/" => now(text(StatusCode::OK, "ok")),
+        "/readyz" | "/readyz/" => now(match readiness.missing() {
+            None => text(StatusCode::OK, "ok"),
+            Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
+        }),
+        _ => None,
+    })
+    .await
+}
+
+/// `/metrics`, and profiles if they are wanted.
+pub async fn scrapes(
+    port: u16,
+    readiness: Readiness,
+    show: Show,
+    profiling: Profiling,
+) -> Result<Serving, ListenError> {
+    listen("metrics", port, move |path, query| match path {
+        "/metrics" => {
+            let page = readiness.0.context.get().map(|context| metrics::page(context, show)).unwrap_or_default();
+            let mut page = text(StatusCode::OK, &page);
+            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            page.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+            now(page)
+        }
+        _ if profiling == Profiling::Off => None,
+        "/debug/pprof/" | "/debug/pprof" => now(text(StatusCode::OK, profile::INDEX)),
+        "/debug/pprof/cmdline" => now(text(StatusCode::OK, &profile::command_line())),
+        "/debug/pprof/profile" => {
+            let query = query.to_owned();
+            Some(async move { profiled(profile::cpu(&query).await) }.boxed())
         }
         _ => None,
     })
     .await
 }
 
-/// `/metrics`.
-pub async fn scrapes(port: u16, context: Arc<Context>) -> Result<Serving, ListenError> {
-    listen("metrics", port, move |path| {
-        (path == "/metrics").then(|| {
-            let mut page = text(StatusCode::OK, &metrics::page(&context));
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            page.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+/// Whether profiles are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profiling {
+    On,
+    Off,
+}
+
+fn profiled(profile: Result<Vec<u8>, String>) -> Page {
+    match profile {
+        Ok(profile) => {
+            let mut page = Response::new(Full::new(Bytes::from(profile)));
+            let kind = header::HeaderValue::from_static("application/octet-stream");
+            page.headers_mut().insert(header::CONTENT_TYPE, kind);
             page
-        })
-    })
-    .await
+        }
+        Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, &why),
+    }
+}
+
+/// A page that may take a while; `None` where there is none.
+type Answer = Option<BoxFuture<'static, Page>>;
+
+fn now(page: Page) -> Answer {
+    Some(std::future::ready(page).boxed())
 }
 
 type Page = Response<Full<Bytes>>;
@@ -76,11 +157,8 @@ fn text(status: StatusCode, body: &str) -> Page {
     page
 }
 
-/// On all addresses: probes and scrapers come from elsewhere. Port zero takes a free one.
-async fn listen<F>(what: &'static str, port: u16, pages: F) -> Result<Serving, ListenError>
-where
-    F: Fn(&str) -> Option<Page> + Send + Sync + 'static,
-{
+/// On all addresses: whoever asks comes from elsewhere. Port zero takes a free one.
+pub(crate) async fn bind(what: &'static str, port: u16) -> Result<(TcpListener, SocketAddr), ListenError> {
     let failed = |source| ListenError { what, port, source };
     let listener = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
         Ok(listener) => listener,
@@ -91,12 +169,20 @@ where
         Err(error) => return Err(failed(error)),
     };
     let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+async fn listen<F>(what: &'static str, port: u16, pages: F) -> Result<Serving, ListenError>
+where
+    F: Fn(&str, &str) -> Answer + Send + Sync + 'static,
+{
+    let (listener, address) = bind(what, port).await?;
     Ok(Serving { address, task: tokio::spawn(accept(listener, Arc::new(pages))) })
 }
 
 async fn accept<F>(listener: TcpListener, pages: Arc<F>)
 where
-    F: Fn(&str) -> Option<Page> + Send + Sync + 'static,
+    F: Fn(&str, &str) -> Answer + Send + Sync + 'static,
 {
     let mut connections = JoinSet::new();
     loop {
@@ -113,7 +199,7 @@ where
         connections.spawn(async move {
             let service = service_fn(move |request| {
                 let answer = answer(&request, pages.as_ref());
-                async move { Ok::<_, Infallible>(answer) }
+                async move { Ok::<_, Infallible>(answer.await) }
             });
             // A client that breaks off is its own problem.
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
@@ -121,11 +207,13 @@ where
     }
 }
 
-fn answer<B>(request: &Request<B>, pages: &dyn Fn(&str) -> Option<Page>) -> Page {
+fn answer<B>(request: &Request<B>, pages: &dyn Fn(&str, &str) -> Answer) -> BoxFuture<'static, Page> {
+    let refused = |page| std::future::ready(page).boxed();
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET");
+        return refused(text(StatusCode::METHOD_NOT_ALLOWED, "only GET"));
     }
-    pages(request.uri().path()).unwrap_or_else(|| text(StatusCode::NOT_FOUND, "404 page not found"))
+    let answer = pages(request.uri().path(), request.uri().query().unwrap_or_default());
+    answer.unwrap_or_else(|| refused(text(StatusCode::NOT_FOUND, "404 page not found")))
 }
 
 #[cfg(test)]
@@ -143,15 +231,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn profiles_are_there_only_when_they_are_wanted() {
+        // covers: API-HM-52
+        for (profiling, index) in [(Profiling::Off, "HTTP/1.1 404"), (Profiling::On, "HTTP/1.1 200")] {
+            let show = Show { legacy: false };
+            let serving = scrapes(0, Readiness::default(), show, profiling).await.unwrap();
+            let port = serving.address.port();
+            assert!(get(port, "GET /debug/pprof/ HTTP/1.1").await.starts_with(index), "{profiling:?}");
+            assert!(get(port, "GET /metrics HTTP/1.1").await.starts_with("HTTP/1.1 200"));
+        }
+    }
+
+    #[tokio::test]
     async fn pages_are_found_by_path_and_nothing_else_is() {
-        let pages = |path: &str| (path == "/here").then(|| text(StatusCode::OK, "hello"));
+        let pages = |path: &str, _: &str| (path == "/here").then(|| now(text(StatusCode::OK, "hello"))).flatten();
         let serving = listen("tests", 0, pages).await.unwrap();
         let port = serving.address.port();
         let found = get(port, "GET /here HTTP/1.1").await;
         assert!(found.starts_with("HTTP/1.1 200 OK") && found.ends_with("hello"), "{found}");
         assert!(get(port, "GET /there HTTP/1.1").await.starts_with("HTTP/1.1 404"));
         assert!(get(port, "POST /here HTTP/1.1").await.starts_with("HTTP/1.1 405"));
-        let error = listen("tests", port, |_| None).await.unwrap_err();
+        let error = listen("tests", port, |_, _| None).await.unwrap_err();
         assert_eq!(error.to_string(), format!("cannot listen on port {port} for tests"));
     }
 }

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "region/metrics.rs"]
+mod metrics;
 #[path = "region/outages.rs"]
 mod outages;
 

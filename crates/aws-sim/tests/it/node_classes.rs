@@ -52,6 +52,25 @@ async fn a_node_class_gets_ready() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_alias_without_a_version_is_the_latest_and_says_so() {
+    // covers: EXT-03, API-EC2-06
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(with(json!({"amiSelectorTerms": [{"alias": "al2023"}]}))).await;
+    lab.settle_class().await;
+    let (status, _, message) = lab.condition("AMIsReady").await;
+    assert_eq!(status, "True");
+    assert!(message.contains("al2023@latest"), "{message}");
+    let stored = lab.class().await.spec.ami_selector_terms;
+    assert_eq!(stored[0].alias.as_deref(), Some("al2023"), "what was written stays");
+    let bare = lab.class().await.status.unwrap().amis;
+    let lab = Lab::new(quiet(1)).await;
+    lab.create_class(default_spec()).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("AMIsReady").await.2, "");
+    assert_eq!(lab.class().await.status.unwrap().amis, bare);
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_alias_resolves_and_ids_only_if_listed() {
     for alias in
         ["al2023@latest", "al2023@v20240807", "bottlerocket@latest", "bottlerocket@1.20.0", "windows2022@latest"]
@@ -82,7 +101,7 @@ async fn every_alias_resolves_and_ids_only_if_listed() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_is_said() {
-    // covers: AWS-NC-03, AWS-NC-04, AWS-NC-05, AWS-NC-27, AWS-AMI-10
+    // covers: AWS-NC-03, AWS-NC-04, AWS-NC-05, AWS-NC-27, AWS-AMI-10, API-CD-40, API-CD-41, API-CD-42
     for (changes, condition, reason) in [
         (
             json!({"amiFamily": "AL2023", "amiSelectorTerms": [{"id": "ami-0123456789abcdef0"}]}),
@@ -137,7 +156,7 @@ async fn a_failed_look_keeps_the_last_word() {
 
 #[tokio::test(start_paused = true)]
 async fn missing_permissions_are_named() {
-    // covers: AWS-NC-32, AWS-NC-33, AWS-NC-34, AWS-NC-35, AWS-NC-36, AWS-SIM-12
+    // covers: AWS-NC-32, AWS-NC-33, AWS-NC-34, AWS-NC-35, AWS-NC-36, AWS-SIM-12, API-IAM-50
     for (operation, times, reason) in [
         ("CreateLaunchTemplate", 1, "CreateLaunchTemplateAuthCheckFailed"),
         ("CreateFleet", 1, "CreateFleetAuthCheckFailed"),
@@ -190,7 +209,7 @@ async fn a_verdict_is_kept_until_something_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn what_thinking_can_tell_is_told_without_aws() {
-    // covers: AWS-NC-22, AWS-NC-24, AWS-NC-25, AWS-NC-26
+    // covers: AWS-NC-22, AWS-NC-24, AWS-NC-25, AWS-NC-26, API-EC2-27, API-EC2-29
     for (changes, reason) in [
         (json!({"kubelet": {"maxPods": -1}}), "InvalidKubeletConfiguration"),
         (json!({"kubelet": {"maxPods": "vcpus * 4"}}), "KubeletExpressionsDisabled"),
@@ -247,16 +266,19 @@ async fn a_changed_role_makes_a_new_profile_and_the_old_one_is_swept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_role_is_remembered_for_a_minute() {
-    // covers: AWS-IP-07, AWS-IP-08
+    // covers: AWS-IP-07, AWS-IP-08, EXT-09, API-EC2-54, API-CD-43, API-IAM-21, SEED3-28
     let lab = Lab::new(quiet(1)).await;
     let target = Target::Call { operation: "AddRoleToInstanceProfile", server_fault: false };
     let message = "The role with name nodes cannot be found.".to_owned();
     lab.region.script(Script { message, ..Script::new(target, "NoSuchEntity", 1) });
     lab.create_class(default_spec()).await;
-    assert!(lab.classes.reconcile(&lab.class().await).await.is_err());
+    lab.settle_class().await;
+    let (status, reason, message) = lab.condition("InstanceProfileReady").await;
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "NodeRoleNotFound"));
+    assert!(message.contains("\"nodes\""), "{message}");
     assert!(lab.region.aws().iam.list_instance_profiles("/").await.unwrap().is_empty(), "half a profile is removed");
     let calls = lab.region.calls()["CreateInstanceProfile"];
-    assert!(lab.classes.reconcile(&lab.class().await).await.is_err());
+    lab.settle_class().await;
     assert_eq!(lab.region.calls()["CreateInstanceProfile"], calls);
     tokio::time::sleep(Duration::from_secs(61)).await;
     lab.settle_class().await;
@@ -265,7 +287,7 @@ async fn a_missing_role_is_remembered_for_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_class_ends_after_its_claims() {
-    // covers: AWS-NC-12, AWS-NC-13, AWS-LT-07, AWS-IP-12
+    // covers: AWS-NC-12, AWS-NC-13, AWS-LT-07, AWS-IP-12, API-EC2-50, API-EV-27
     let lab = Lab::new(quiet(1)).await;
     lab.ready().await;
     let stored = Api::<karpenter_api::NodeClaim>::all(lab.client.clone());
@@ -370,4 +392,41 @@ async fn restricted_tags_are_found_even_if_admission_let_them_through() {
     lab.classes.reconcile(&class).await.ok();
     let (status, reason, _) = lab.condition("ValidationSucceeded").await;
     assert_eq!((status.as_str(), reason.as_str()), ("False", "TagValidationFailed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_may_bring_kubelet_settings_of_its_own() {
+    // covers: EXT-02, API-CV-07, API-CV-08, SEED4-17
+    let lab = Lab::new(quiet(1)).await;
+    let mut pool = lab.ready().await;
+    lab.classes.reconcile_hash(&lab.class().await).await.unwrap();
+    let key = karpenter_api::conversion::KUBELET;
+    let pods = |types: &karpenter_provider::InstanceTypes| {
+        types.iter().find(|kind| &*kind.name == "m5.large").unwrap().capacity.get("pods").units()
+    };
+    let of_class = pods(&lab.provider.instance_types(&pool).await.unwrap());
+    let annotate = async |pool: &mut karpenter_api::NodePool, settings: Option<&str>| {
+        let pools = Api::<karpenter_api::NodePool>::all(lab.client.clone());
+        let patch = json!({"metadata": {"annotations": {key: settings}}});
+        *pool = pools.patch("pool", &Default::default(), &kube::api::Patch::Merge(patch)).await.unwrap();
+    };
+    annotate(&mut pool, Some(r#"{"maxPods":17}"#)).await;
+    assert_eq!(pods(&lab.provider.instance_types(&pool).await.unwrap()), 17);
+    assert_ne!(of_class, 17);
+
+    let mut claim = on_demand("one");
+    claim.metadata.annotations.get_or_insert_default().insert(key.to_owned(), r#"{"maxPods":17}"#.to_owned());
+    let machine = lab.provider.create(&claim).await.unwrap();
+    assert_eq!(machine.capacity.get("pods").units(), 17);
+    claim.metadata.labels.get_or_insert_default().extend(machine.labels.clone());
+    claim.metadata.annotations.get_or_insert_default().extend(machine.annotations.clone());
+    let status = claim.status.get_or_insert_default();
+    status.provider_id = Some(machine.provider_id.clone());
+    status.image_id = Some(machine.image_id.clone());
+    assert_eq!(lab.provider.is_drifted(&claim).await.unwrap(), None);
+    annotate(&mut pool, Some(r#"{"maxPods":18}"#)).await;
+    assert_eq!(lab.provider.is_drifted(&claim).await.unwrap().as_deref(), Some("NodeClassDrift"));
+    annotate(&mut pool, None).await;
+    assert_eq!(lab.provider.is_drifted(&claim).await.unwrap().as_deref(), Some("NodeClassDrift"));
+    assert_eq!(pods(&lab.provider.instance_types(&pool).await.unwrap()), of_class);
 }

@@ -10,7 +10,7 @@ use crate::reconciler::Backoff;
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     backoff: Backoff,
-    ready: VecDeque<T>,
+    ready: VecDeque<(T, Instant)>,
     waiting: BTreeSet<T>,
     /// Work that is being done; more of the same waits until it is finished.
     busy: BTreeMap<T, bool>,
@@ -19,6 +19,7 @@ pub(crate) struct Queue<T> {
     failures: BTreeMap<T, u32>,
     /// When the next retry of any key may come without waiting for the bucket.
     bucket: Option<Instant>,
+    added: u64,
 }
 
 impl<T: Ord + Clone> Queue<T> {
@@ -32,6 +33,7 @@ impl<T: Ord + Clone> Queue<T> {
             due: BTreeMap::new(),
             failures: BTreeMap::new(),
             bucket: None,
+            added: 0,
         }
     }
 
@@ -39,8 +41,19 @@ impl<T: Ord + Clone> Queue<T> {
         if let Some(again) = self.busy.get_mut(&key) {
             *again = true;
         } else if self.waiting.insert(key.clone()) {
-            self.ready.push_back(key);
+            self.added += 1;
+            self.ready.push_back((key, Instant::now()));
         }
+    }
+
+    /// Keys that wait.
+    pub(crate) fn depth(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Keys that were added since this was last asked.
+    pub(crate) fn take_added(&mut self) -> u64 {
+        std::mem::take(&mut self.added)
     }
 
     /// Does it at that time, or earlier if that was planned already.
@@ -55,16 +68,22 @@ impl<T: Ord + Clone> Queue<T> {
     }
 
     /// The next work, marked as being done.
+    #[cfg(test)]
     pub(crate) fn pop(&mut self, now: Instant) -> Option<T> {
+        self.pop_waited(now).map(|(key, _)| key)
+    }
+
+    /// The next work, marked as being done, and for how long it has waited.
+    pub(crate) fn pop_waited(&mut self, now: Instant) -> Option<(T, Duration)> {
         self.ripen(now);
-        let key = self.ready.pop_front()?;
+        let (key, since) = self.ready.pop_front()?;
         self.waiting.remove(&key);
         self.busy.insert(key.clone(), false);
         // What was planned for later is decided anew by whoever does the work now.
         if let Some(at) = self.due.remove(&key) {
             self.timers.remove(&(at, key.clone()));
         }
-        Some(key)
+        Some((key, now.saturating_duration_since(since)))
     }
 
     /// The work is finished; it comes back if more of it came in the meantime.

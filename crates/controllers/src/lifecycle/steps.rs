@@ -257,4 +257,8 @@ fn log_launch(claim: &str, machine: &Machine) {
         allocatable,
         "launched nodeclaim"
     );
+    // In the words that older log shippers match on: their node is the instance.
+    let node = machine.provider_id.rsplit('/').next().unwrap_or_default();
+    let (instance_type, capacity_type) = (&machine.instance_type, &machine.capacity_type);
+    tracing::info!(compat = true, node, %instance_type, %capacity_type, "launched node");
 }

@@ -15,6 +15,8 @@ use prometheus_client::registry::Registry;
 
 use karpenter_disruption::budgets::Allowance;
 
+use super::Summary;
+
 /// Seconds; the bounds all duration histograms share.
 pub const DURATIONS: [f64; 45] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
@@ -45,6 +47,7 @@ pub struct Choices {
     cost: Family<Pool, Dollars>,
     cost_errors: Family<Pool, Counter>,
     unsynced_since: Mutex<Option<Timestamp>>,
+    provisioner: Summary,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -158,6 +161,7 @@ impl Choices {
             cost: Family::default(),
             cost_errors: Family::default(),
             unsynced_since: Mutex::default(),
+            provisioner: Summary::plain("karpenter_provisioner_scheduling_duration"),
         };
         // There from the start, so that alerts on them can be written before anything happens.
         for consolidation_type in ["multi", "single"] {
@@ -226,9 +230,17 @@ impl Choices {
     /// A simulation of a controller is over.
     pub fn scheduled(&self, controller: &'static str, took: Duration, unschedulable: usize, ignored: usize) {
         let labels = Controller { controller };
+        if controller == crate::provisioning::PROVISIONER {
+            self.provisioner.observe("", took.as_secs_f64());
+        }
         self.scheduling.get_or_create(&labels).observe(took.as_secs_f64());
         self.unschedulable.get_or_create(&labels).set(whole(unschedulable));
         self.ignored.set(whole(ignored));
+    }
+
+    /// The provisioner's simulations, under a name of old.
+    pub fn provisioner_scheduling(&self) -> &Summary {
+        &self.provisioner
     }
 
     pub fn evaluated(&self, method: MethodName, took: Duration) {

@@ -32,6 +32,11 @@ impl Summary {
         Self { name, label, series: Mutex::default() }
     }
 
+    /// Without any.
+    pub fn plain(name: &'static str) -> Self {
+        Self::new(name, "")
+    }
+
     pub fn observe(&self, label: &str, value: f64) {
         let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let series = all.entry(label.to_owned()).or_default();
@@ -48,17 +53,19 @@ impl Summary {
         let now = Instant::now();
         let (name, label) = (self.name, self.label);
         let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = writeln!(out, "# TYPE {name} summary");
+        let _ = writeln!(out, "# HELP {name} Quantiles of the last ten minutes\n# TYPE {name} summary");
         for (value, series) in all.iter_mut() {
             series.recent.retain(|(at, _)| now.duration_since(*at) <= WINDOW);
             let mut sorted: Vec<f64> = series.recent.iter().map(|(_, value)| *value).collect();
             sorted.sort_by(f64::total_cmp);
             for quantile in QUANTILES {
                 let at = nearest(&sorted, quantile);
-                let _ = writeln!(out, "{name}{{{label}=\"{value}\",quantile=\"{quantile}\"}} {at}");
+                let own = if label.is_empty() { String::new() } else { format!("{label}=\"{value}\",") };
+                let _ = writeln!(out, "{name}{{{own}quantile=\"{quantile}\"}} {at}");
             }
-            let _ = writeln!(out, "{name}_sum{{{label}=\"{value}\"}} {}", series.sum);
-            let _ = writeln!(out, "{name}_count{{{label}=\"{value}\"}} {}", series.count);
+            let own = if label.is_empty() { String::new() } else { format!("{{{label}=\"{value}\"}}") };
+            let _ = writeln!(out, "{name}_sum{own} {}", series.sum);
+            let _ = writeln!(out, "{name}_count{own} {}", series.count);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use karpenter_api::conversion;
 use karpenter_api::labels as api_labels;
 use karpenter_api::nodeclaim::ResourceRequirements;
 use karpenter_api::requirement::NodeSelectorRequirement;
@@ -46,6 +47,9 @@ pub fn node_claim(pool: &Pool, object: &NodePool, node: &NewNode) -> NodeClaim {
 fn annotations(pool: &NodePool, node: &NewNode) -> BTreeMap<String, String> {
     let own = pool.spec.template.annotations().map(|(key, value)| (key.to_owned(), value.to_owned()));
     let mut all: BTreeMap<String, String> = own.collect();
+    // Kubelet settings from the days of v1beta1 are the pool's own, and its nodes get them.
+    let kubelet = pool.metadata.annotations.as_ref().and_then(|given| given.get_key_value(conversion::KUBELET));
+    all.extend(kubelet.map(|(key, value)| (key.clone(), value.clone())));
     all.insert(api_labels::NODEPOOL_HASH.to_owned(), nodepool_hash(pool));
     all.insert(api_labels::NODEPOOL_HASH_VERSION.to_owned(), NODEPOOL_HASH_VERSION.to_owned());
     all.insert(api_labels::MIN_VALUES_RELAXED.to_owned(), node.min_values_relaxed.to_string());

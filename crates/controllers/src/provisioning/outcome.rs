@@ -13,6 +13,8 @@ use crate::recorder::{Event, Limit, ObjectRef};
 
 const FAILED_WINDOW: Duration = Duration::from_secs(300);
 const NO_TYPES_WINDOW: Duration = Duration::from_secs(60);
+/// So many pods are named in a line.
+const NAMED: usize = 5;
 /// Thousands of pods may be placed at once, and people read a few.
 const NOMINATED_LIMIT: Limit = Limit { per_second: 5, burst: 10 };
 
@@ -31,9 +33,45 @@ pub(super) fn tell(context: &Context, world: &World, offers: &[Offer], plan: &Pl
         let name = node.has_node.then_some(&*node.name);
         tell_nominated(context, world, pods, node.claim.as_deref(), name);
     }
+    let used = plan.existing.iter().filter(|(_, pods)| !pods.is_empty());
+    let unready: Vec<_> = used.filter(|(node, _)| !world.nodes[**node].is_initialized()).collect();
+    if !unready.is_empty() {
+        let pods: usize = unready.iter().map(|(_, pods)| pods.len()).sum();
+        tracing::info!(nodes = unready.len(), pods, "computed unready node(s) will fit pod(s)");
+    }
     if !plan.new_nodes.is_empty() {
         let pods: usize = plan.new_nodes.iter().map(|node| node.pods.len()).sum();
         tracing::info!(nodeclaims = plan.new_nodes.len(), pods, "computed new nodeclaim(s) to fit pod(s)");
+    }
+}
+
+/// What is about to be planned: the first few by name, the others by their number.
+pub(super) fn found(world: &World, plan: &Plan, took: Duration) {
+    let placed =
+        plan.existing.iter().flat_map(|(_, pods)| pods).chain(plan.new_nodes.iter().flat_map(|node| &node.pods));
+    let pods: Vec<usize> = placed.copied().chain(plan.left_over.iter().map(|left| left.pod)).collect();
+    if pods.is_empty() {
+        return;
+    }
+    let mut names: Vec<String> = pods.iter().map(|pod| world.pods[*pod].key()).collect();
+    names.sort_unstable();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let mut text = names.join(", ");
+    if more > 0 {
+        text += &format!(" and {more} other(s)");
+    }
+    tracing::info!(Pods = text, duration = ?took, "found provisionable pod(s)");
+}
+
+/// Remembers when each pod was decided on.
+pub(super) fn count(context: &Context, world: &World, plan: &Plan) {
+    let now = context.clock.now();
+    let placed = plan.existing.iter().flat_map(|(_, pods)| pods);
+    let placed = placed.chain(plan.new_nodes.iter().flat_map(|node| &node.pods));
+    placed.for_each(|pod| context.metrics.pods.decided(&super::keyed(world, *pod).0, true, now));
+    for left in &plan.left_over {
+        context.metrics.pods.decided(&super::keyed(world, left.pod).0, false, now);
     }
 }
 

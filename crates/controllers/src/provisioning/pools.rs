@@ -50,7 +50,7 @@ pub async fn offers(context: &Context) -> Vec<Offer> {
         match unused(&object) {
             None => {}
             Some(Unused::NotReady) => {
-                tracing::debug!(pool = name, "ignoring nodepool, not ready");
+                tracing::error!(pool = name, "ignoring nodepool, not ready");
                 continue;
             }
             Some(Unused::Static | Unused::Deleting) => continue,
@@ -71,6 +71,9 @@ pub async fn offers(context: &Context) -> Vec<Offer> {
             Ok(pool) => offers.push(Offer { object, pool }),
             Err(refused) => tracing::error!(%refused, "skipping, the nodepool cannot be used"),
         }
+    }
+    if offers.is_empty() {
+        tracing::info!("no dynamic nodepools found");
     }
     offers
 }

@@ -51,6 +51,7 @@ impl Reconciler for PodTrigger {
         if !context.index.is_provisionable(&tracked.pod) {
             return Ok(Action::Done);
         }
+        context.metrics.pods.acknowledged(key, context.clock.now());
         context.trigger_provisioning(&tracked.pod.uid);
         Ok(Action::After(AGAIN))
     }

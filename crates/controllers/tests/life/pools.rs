@@ -123,7 +123,7 @@ async fn registrations_decide_a_pools_health() {
 
 #[tokio::test(start_paused = true)]
 async fn claims_and_nodes_of_older_versions_are_made_ours() {
-    // covers: LC-HYD-01, LC-HYD-02, LC-HYD-03
+    // covers: LC-HYD-01, LC-HYD-02, LC-HYD-03, API-NC-07
     let stage = Stage::new().await;
     let mut claim = objects::claim("one", json!({}));
     claim["metadata"].as_object_mut().unwrap().remove("labels");
@@ -146,7 +146,7 @@ fn repairing() -> Settings {
 
 #[tokio::test(start_paused = true)]
 async fn an_unhealthy_node_is_replaced_when_its_time_is_up() {
-    // covers: LC-REPAIR-01, LC-REPAIR-02, LC-REPAIR-05, LC-REPAIR-06
+    // covers: LC-REPAIR-01, LC-REPAIR-02, LC-REPAIR-05, LC-REPAIR-06, API-CD-65
     let stage = Stage::with(repairing()).await;
     stage.create(CLAIMS, objects::claim("one", json!({}))).await;
     stage.ready_node("one").await;

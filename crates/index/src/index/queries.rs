@@ -84,6 +84,11 @@ impl Index {
         self.state().node_classes.get(&Key::cluster(name)).cloned()
     }
 
+    /// All of our provider's.
+    pub fn node_classes(&self) -> Vec<Arc<NodeClass>> {
+        self.state().node_classes.values().cloned().collect()
+    }
+
     pub fn pod(&self, key: &Key) -> Option<Arc<TrackedPod>> {
         self.state().pods.get(key).cloned()
     }

@@ -3,8 +3,8 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use karpenter_core::PodShape;
 use karpenter_core::pod::Owner;
+use karpenter_core::{PodShape, Resources};
 use rustc_hash::FxHashSet;
 
 /// Hands out one `Arc` for equal values. Sharing is all it does: nothing depends on the order in which values came.
@@ -14,6 +14,7 @@ pub struct Interner {
     texts: FxHashSet<Arc<str>>,
     owners: FxHashSet<Arc<[Owner]>>,
     claims: FxHashSet<Arc<[Arc<str>]>>,
+    resources: FxHashSet<Arc<Resources>>,
     /// How many values make the next sweep worth its time.
     sweep_at: usize,
 }
@@ -41,10 +42,14 @@ impl Interner {
         shared(&mut self.claims, claims)
     }
 
+    pub(super) fn resources(&mut self, resources: Resources) -> Arc<Resources> {
+        shared(&mut self.resources, resources)
+    }
+
     /// Forgets what nobody else holds, each time twice as much is kept as after the last sweep: the cost is spread over
     /// the values that came in.
     pub fn sweep_if_due(&mut self) {
-        let kept = self.shapes.len() + self.texts.len() + self.owners.len() + self.claims.len();
+        let kept = self.len();
         if kept < self.sweep_at.max(SWEEP_FROM) {
             return;
         }
@@ -52,8 +57,12 @@ impl Interner {
         self.owners.retain(|value| Arc::strong_count(value) > 1);
         self.claims.retain(|value| Arc::strong_count(value) > 1);
         self.texts.retain(|value| Arc::strong_count(value) > 1);
-        let left = self.shapes.len() + self.texts.len() + self.owners.len() + self.claims.len();
-        self.sweep_at = left * 2;
+        self.resources.retain(|value| Arc::strong_count(value) > 1);
+        self.sweep_at = self.len() * 2;
+    }
+
+    fn len(&self) -> usize {
+        self.shapes.len() + self.texts.len() + self.owners.len() + self.claims.len() + self.resources.len()
     }
 
     /// How many different shapes were seen.

@@ -56,6 +56,7 @@ pub fn tracked_pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Tra
         grace_seconds: spec.and_then(|spec| spec.termination_grace_period_seconds),
         deletion_cost: annotation(&object.metadata, DELETION_COST),
         priority_class: non_empty(class, interner),
+        limits: interner.resources(spec.map(super::requests::limits).unwrap_or_default()),
     })
 }
 

@@ -53,6 +53,26 @@ pub(super) fn collect(spec: &PodSpec, status: Option<&PodStatus>, at: &Path<'_>,
     running
 }
 
+/// What a pod may use at most: the sum over its containers and sidecars, or what an init container needs if that is more.
+/// A quantity that cannot be read counts for nothing here; the pod is refused elsewhere if it matters.
+pub(super) fn limits(spec: &PodSpec) -> Resources {
+    let of = |container: &k8s_openapi::api::core::v1::Container| {
+        let given = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+        given.and_then(|given| super::resource_list(given).ok()).unwrap_or_default()
+    };
+    let mut running = Resources::new();
+    spec.containers.iter().for_each(|container| running.add(&of(container)));
+    let mut starting = Resources::new();
+    for container in spec.init_containers.iter().flatten() {
+        match container.restart_policy.as_deref() {
+            Some("Always") => running.add(&of(container)),
+            _ => starting.max(&of(container)),
+        }
+    }
+    running.max(&starting);
+    running
+}
+
 /// Which resources a pod as a whole may ask for.
 fn is_pod_level(name: &str) -> bool {
     name == CPU || name == MEMORY || name.starts_with(HUGEPAGES_PREFIX)

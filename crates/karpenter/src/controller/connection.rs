@@ -1,17 +1,22 @@
 //! The cluster we were told about, and what of it must be known before the start.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Service;
+use karpenter_api::ConversionService;
 use karpenter_provider_aws::Settings;
+use karpenter_runtime::requests::{Counted, Requests};
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::Value;
 
-use crate::settings::controller::ControllerSettings;
+use crate::settings::controller::{ClientRate, ControllerSettings};
 
 /// The cluster's name, where nobody gave one.
 const DEFAULT_NAME: &str = "simulated";
@@ -20,25 +25,42 @@ const FIELD_MANAGER: &str = "karpenter";
 
 pub(crate) struct Connection {
     pub(crate) client: Client,
+    /// What goes over the client, and how fast.
+    pub(crate) requests: Arc<Requests>,
     config: Config,
 }
 
 impl Connection {
     /// KUBECONFIG, the usual file at home, or the service account of the pod we run in.
-    pub(crate) async fn from_environment() -> anyhow::Result<Self> {
+    pub(crate) async fn from_environment(rate: ClientRate) -> anyhow::Result<Self> {
         let config = Config::infer().await.context("no cluster: set KUBECONFIG")?;
-        Self::new(config)
+        Self::new(config, rate)
+    }
+
+    /// A client that shares neither connections nor rate with ours.
+    pub(crate) async fn another_client(&self) -> anyhow::Result<Client> {
+        Client::try_from(self.config.clone()).context("cannot connect")
     }
 
     pub(crate) async fn from_file(file: &Path) -> anyhow::Result<Self> {
         let read = Kubeconfig::read_from(file).with_context(|| format!("cannot read {}", file.display()))?;
         let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
-        Self::new(config.with_context(|| format!("{} is no usable kubeconfig", file.display()))?)
+        let config = config.with_context(|| format!("{} is no usable kubeconfig", file.display()))?;
+        Self::new(config, ClientRate { per_second: 200, burst: 300 })
     }
 
-    fn new(config: Config) -> anyhow::Result<Self> {
-        let client = Client::try_from(config.clone()).context("cannot connect")?;
-        Ok(Self { client, config })
+    fn new(config: Config, rate: ClientRate) -> anyhow::Result<Self> {
+        let requests = Requests::new(rate.per_second, rate.burst);
+        let builder = ClientBuilder::try_from(config.clone()).context("cannot connect")?;
+        let client = builder.with_layer(&Counted(requests.clone())).build();
+        Ok(Self { client, requests, config })
+    }
+
+    /// The Service of the conversion webhook, if there is to be one.
+    pub(crate) fn conversion_service(&self, settings: &ControllerSettings) -> Option<ConversionService> {
+        let webhook = settings.webhook.as_ref()?;
+        let name = webhook.service.clone()?;
+        Some(ConversionService { name, namespace: self.namespace(), port: webhook.port, ca_bundle: None })
     }
 
     /// Where we keep what is ours.
@@ -47,8 +69,14 @@ impl Connection {
         given.unwrap_or_else(|| self.config.default_namespace.clone())
     }
 
-    pub(crate) async fn install_crds(&self) -> anyhow::Result<()> {
-        for crd in karpenter_api::crds() {
+    /// With v1beta1, where there is a webhook that converts it.
+    pub(crate) async fn install_crds(&self, settings: &ControllerSettings) -> anyhow::Result<()> {
+        let service = self.conversion_service(settings);
+        let definition = |kind| match &service {
+            Some(service) => karpenter_api::convertible_crd(kind, service),
+            None => karpenter_api::crd(kind),
+        };
+        for crd in karpenter_api::Kind::ALL.map(definition) {
             let name = crd["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let path = format!("{CRDS}/{name}?fieldManager={FIELD_MANAGER}&force=true");
             let request = http::Request::patch(path).header(http::header::CONTENT_TYPE, "application/apply-patch+yaml");
@@ -65,17 +93,22 @@ impl Connection {
         Ok(())
     }
 
-    /// Without our kinds nothing can be watched: better to say so than to wait.
-    pub(crate) async fn check_crds(&self) -> anyhow::Result<()> {
-        let missing = self.missing_kinds().await?;
-        if !missing.is_empty() {
-            bail!(
-                "the cluster does not know {}: run `karpenter crds | kubectl apply --server-side -f -`, or start with \
-                 --install-crds",
-                missing.join(", ")
-            );
+    /// Waits for our kinds: without them nothing can be watched, and whoever installs them may come after us.
+    pub(crate) async fn await_crds(&self) -> anyhow::Result<()> {
+        let mut told = false;
+        loop {
+            let missing = self.missing_kinds().await?;
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if !told {
+                let missing = missing.join(", ");
+                let hint = "karpenter crds | kubectl apply --server-side -f -, or start with --install-crds";
+                tracing::error!(missing, hint, "the cluster does not know our kinds, waiting for them");
+                told = true;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        Ok(())
     }
 
     async fn missing_kinds(&self) -> anyhow::Result<Vec<String>> {
@@ -105,7 +138,12 @@ impl Connection {
         Ok(Settings {
             ca_bundle: given.cluster_ca_bundle.clone().or_else(|| self.ca_bundle()),
             cluster_dns: self.dns_address().await,
+            isolated_vpc: given.isolated_vpc,
             disable_dry_run: given.disable_dry_run,
+            ami_refresh: given.ami_refresh,
+            subnet_refresh: given.subnet_refresh,
+            interruption_queue: given.interruption_queue.clone(),
+            enable_zonal_shift: given.enable_zonal_shift,
             ec2: given.shared.ec2,
             strict_min_values: given.shared.core.min_values == karpenter_core::settings::MinValuesPolicy::Strict,
             ..Settings::new(&name, &endpoint, &format!("{}.{minor}", version.major))

@@ -172,7 +172,8 @@ pub(crate) fn sentence(record: &Record) -> String {
             format!("no place for {pod}: {why}{miss}")
         }
         Decision::Disrupt { reason, nodes, replacements, savings, .. } => {
-            let instead = if replacements.is_empty() { String::new() } else { format!(" for {}", replacements.join(", ")) };
+            let instead =
+                if replacements.is_empty() { String::new() } else { format!(" for {}", replacements.join(", ")) };
             let saves = *savings as f64 / 1e6;
             format!("remove {}{instead}: {reason}, saves ${saves:.4}/h", nodes.join(", "))
         }

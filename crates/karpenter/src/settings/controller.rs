@@ -2,66 +2,58 @@
 
 use std::time::Duration;
 
-use karpenter_api::GoDuration;
 use karpenter_runtime::log::Threshold;
 
-use super::{Resolved, SettingsArgs, go_bool, parsed};
+use super::given::{Env, Given};
+use super::table::Scope;
+use super::{Resolved, flags_of_the_table, resolve};
 
-#[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Settings (each also as an environment variable, e.g. BATCH_MAX_DURATION)")]
+/// All settings.
+#[derive(Debug, Default)]
 pub(crate) struct ControllerSettingsArgs {
-    #[command(flatten)]
-    shared: SettingsArgs,
-    /// Name of the cluster, in tags and user data [default: simulated]
-    #[arg(long, value_name = "NAME")]
-    cluster_name: Option<String>,
-    /// URL that nodes find the API server under [default: the kubeconfig's]
-    #[arg(long, value_name = "URL")]
-    cluster_endpoint: Option<String>,
-    /// Certificate of the API server for nodes, in base64 [default: the kubeconfig's]
-    #[arg(long, value_name = "TEXT")]
-    cluster_ca_bundle: Option<String>,
-    /// Pods that come within this time are planned together [default: 10s]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    batch_max_duration: Option<Duration>,
-    /// A pause of this length closes the batch [default: 1s]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    batch_idle_duration: Option<Duration>,
-    /// Port of /metrics [default: 8080]
-    #[arg(long, value_name = "PORT")]
-    metrics_port: Option<u16>,
-    /// Port of /healthz and /readyz [default: 8081]
-    #[arg(long, value_name = "PORT")]
-    health_probe_port: Option<u16>,
-    /// debug, info or error [default: info]
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<String>,
-    /// stdout, stderr or files, joined by commas [default: stdout]
-    #[arg(long, value_name = "PATHS")]
-    log_output_paths: Option<String>,
-    /// Leave out events about conditions and the like [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    disable_cluster_state_observability: Option<bool>,
-    /// Do not check with EC2 whether a node class may be used [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
-    disable_dry_run: Option<bool>,
+    given: Given,
+}
+
+flags_of_the_table!(ControllerSettingsArgs, Scope::Running);
+
+/// Whether the cluster has to be named: in a simulated region any name will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Region {
+    Real,
+    Simulated,
 }
 
 /// All settings of a controller, checked.
 #[derive(Debug)]
+#[allow(dead_code, reason = "one part of the controller after the other comes to look at them")]
 pub(crate) struct ControllerSettings {
     pub(crate) shared: Resolved,
     pub(crate) cluster_name: Option<String>,
     pub(crate) cluster_endpoint: Option<String>,
     pub(crate) cluster_ca_bundle: Option<String>,
+    pub(crate) interruption_queue: Option<String>,
+    pub(crate) isolated_vpc: bool,
+    pub(crate) eks_control_plane: bool,
+    pub(crate) disable_dry_run: bool,
+    pub(crate) enable_zonal_shift: bool,
+    pub(crate) ami_refresh: Duration,
+    pub(crate) subnet_refresh: Duration,
     pub(crate) batch_max: Duration,
     pub(crate) batch_idle: Duration,
+    pub(crate) quiet_status: bool,
+    pub(crate) client_rate: ClientRate,
     pub(crate) metrics_port: u16,
     pub(crate) health_probe_port: u16,
+    pub(crate) profiling: bool,
     pub(crate) log_level: Threshold,
     pub(crate) log_output_paths: String,
-    pub(crate) quiet_status: bool,
-    pub(crate) disable_dry_run: bool,
+    pub(crate) log_error_output_paths: String,
+    /// `None`: work without a lease.
+    pub(crate) election: Option<Election>,
+    pub(crate) legacy_metrics: bool,
+    pub(crate) compat_log_lines: bool,
+    /// `None`: serve no webhook.
+    pub(crate) webhook: Option<Webhook>,
     /// Where the controller itself runs.
     pub(crate) namespace: Option<String>,
 }
@@ -69,47 +61,101 @@ pub(crate) struct ControllerSettings {
 /// An annotation on it, in the controller's namespace, pauses voluntary disruption.
 const CONFIG_MAP: &str = "karpenter";
 
+/// Requests to the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientRate {
+    pub(crate) per_second: u32,
+    pub(crate) burst: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Election {
+    pub(crate) lease: String,
+    /// Our own when absent.
+    pub(crate) namespace: Option<String>,
+    /// Whether replicas that do not lead fill their caches.
+    pub(crate) warm_up: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Webhook {
+    pub(crate) port: u16,
+    /// Its Service, which the API server must be able to reach.
+    pub(crate) service: Option<String>,
+}
+
 impl ControllerSettingsArgs {
     /// Everything that is wrong, each line naming its setting.
-    pub(crate) fn resolve(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<ControllerSettings, Vec<String>> {
-        let text =
-            |flag: &Option<String>, name: &str| flag.clone().or_else(|| env(name)).filter(|text| !text.is_empty());
-        let length = |flag: Option<Duration>, name: &str, otherwise: u64| {
-            let given = flag.or_else(|| env(name).and_then(|text| duration(&text).ok()));
-            given.unwrap_or(Duration::from_secs(otherwise))
-        };
-        let port = |flag: Option<u16>, name: &str, otherwise| flag.or_else(|| parsed(env(name))).unwrap_or(otherwise);
-        let yes = |flag: Option<bool>, name: &str| {
-            flag.or_else(|| env(name).and_then(|text| go_bool(&text))).unwrap_or(false)
-        };
+    pub(crate) fn resolve(&self, env: Env<'_>, region: Region) -> Result<ControllerSettings, Vec<String>> {
+        let values = self.given.values(env);
         let mut faults = Vec::new();
-        let endpoint = text(&self.cluster_endpoint, "CLUSTER_ENDPOINT");
-        if let Some(url) = endpoint.as_deref().filter(|url| !is_absolute(url)) {
+        let cluster_name = values.some("cluster-name");
+        if cluster_name.is_none() && region == Region::Real {
+            faults.push("cluster-name: missing".to_owned());
+        }
+        let cluster_endpoint = values.some("cluster-endpoint");
+        if let Some(url) = cluster_endpoint.as_deref().filter(|url| !is_absolute(url)) {
             faults.push(format!("cluster-endpoint: {url:?} is not an absolute URL with a host"));
         }
-        let level = text(&self.log_level, "LOG_LEVEL").unwrap_or_default();
+        let mut interval = |flag: &str| {
+            let given = values.duration(flag);
+            if given < Duration::from_secs(60) {
+                faults.push(format!("{flag}: {} is less than a minute", values.text(flag)));
+            }
+            given
+        };
+        let (ami_refresh, subnet_refresh) = (interval("ami-refresh-interval"), interval("subnet-refresh-interval"));
+        let level = values.text("log-level");
         let log_level = Threshold::parse(&level).unwrap_or_else(|| {
             faults.push(format!("log-level: {level:?} is not one of debug, info, error"));
             Threshold::Info
         });
-        let shared = match self.shared.resolve(env) {
+        let mut positive = |flag: &str| {
+            let given = values.integer(flag);
+            u32::try_from(given).ok().filter(|given| *given > 0).unwrap_or_else(|| {
+                faults.push(format!("{flag}: {given} is not a positive number"));
+                1
+            })
+        };
+        let client_rate = ClientRate { per_second: positive("kube-client-qps"), burst: positive("kube-client-burst") };
+        let shared = match resolve(&values) {
             Ok(shared) if faults.is_empty() => shared,
             Ok(_) => return Err(faults),
             Err(more) => return Err(faults.into_iter().chain(more).collect()),
         };
+        let election = (!values.yes("disable-leader-election")).then(|| Election {
+            lease: values.text("leader-election-name"),
+            namespace: values.some("leader-election-namespace"),
+            warm_up: !values.yes("disable-controller-warmup"),
+        });
+        let webhook = (!values.yes("disable-webhook"))
+            .then(|| Webhook { port: values.port("webhook-port"), service: values.some("karpenter-service") });
         Ok(ControllerSettings {
             shared,
-            cluster_name: text(&self.cluster_name, "CLUSTER_NAME"),
-            cluster_endpoint: endpoint,
-            cluster_ca_bundle: text(&self.cluster_ca_bundle, "CLUSTER_CA_BUNDLE"),
-            batch_max: length(self.batch_max_duration, "BATCH_MAX_DURATION", 10),
-            batch_idle: length(self.batch_idle_duration, "BATCH_IDLE_DURATION", 1),
-            metrics_port: port(self.metrics_port, "METRICS_PORT", 8080),
-            health_probe_port: port(self.health_probe_port, "HEALTH_PROBE_PORT", 8081),
+            cluster_name,
+            cluster_endpoint,
+            cluster_ca_bundle: values.some("cluster-ca-bundle"),
+            interruption_queue: values.some("interruption-queue"),
+            isolated_vpc: values.yes("isolated-vpc"),
+            eks_control_plane: values.yes("eks-control-plane"),
+            disable_dry_run: values.yes("disable-dry-run"),
+            enable_zonal_shift: values.yes("enable-zonal-shift"),
+            ami_refresh,
+            subnet_refresh,
+            batch_max: values.duration("batch-max-duration"),
+            batch_idle: values.duration("batch-idle-duration"),
+            quiet_status: values.yes("disable-cluster-state-observability"),
+            client_rate,
+            metrics_port: values.port("metrics-port"),
+            health_probe_port: values.port("health-probe-port"),
+            profiling: values.yes("enable-profiling"),
             log_level,
-            log_output_paths: text(&self.log_output_paths, "LOG_OUTPUT_PATHS").unwrap_or_else(|| "stdout".to_owned()),
-            quiet_status: yes(self.disable_cluster_state_observability, "DISABLE_CLUSTER_STATE_OBSERVABILITY"),
-            disable_dry_run: yes(self.disable_dry_run, "DISABLE_DRY_RUN"),
+            log_output_paths: values.text("log-output-paths"),
+            log_error_output_paths: values.text("log-error-output-paths"),
+            election,
+            legacy_metrics: values.yes("legacy-metrics"),
+            compat_log_lines: values.yes("compat-log-lines"),
+            webhook,
             namespace: env("SYSTEM_NAMESPACE").filter(|text| !text.is_empty()),
         })
     }
@@ -132,15 +178,14 @@ impl ControllerSettings {
     }
 }
 
-/// As Go writes durations: `90s`, `1m30s`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = GoDuration::parse(text).map_err(|error| error.to_string())?;
-    if parsed.nanos() < 0 { Err("it is negative".to_owned()) } else { Ok(parsed.to_std()) }
-}
-
+/// A scheme, then a host.
 fn is_absolute(url: &str) -> bool {
-    let rest = url.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
-    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+    let scheme = |text: &str| {
+        text.starts_with(|first: char| first.is_ascii_alphabetic())
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    };
+    let rest = url.split_once("://").filter(|(name, _)| scheme(name)).map(|(_, rest)| rest);
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']))
 }
 
 #[cfg(test)]
@@ -155,10 +200,14 @@ mod tests {
         settings: ControllerSettingsArgs,
     }
 
-    fn resolve(flags: &[&str], env: &[(&str, &str)]) -> Result<ControllerSettings, Vec<String>> {
+    fn resolve_in(region: Region, flags: &[&str], env: &[(&str, &str)]) -> Result<ControllerSettings, Vec<String>> {
         let line = Line::try_parse_from([&["x"], flags].concat()).map_err(|error| vec![error.to_string()])?;
         let lookup = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        line.settings.resolve(&lookup)
+        line.settings.resolve(&lookup, region)
+    }
+
+    fn resolve(flags: &[&str], env: &[(&str, &str)]) -> Result<ControllerSettings, Vec<String>> {
+        resolve_in(Region::Simulated, flags, env)
     }
 
     #[test]
@@ -167,6 +216,14 @@ mod tests {
         assert_eq!((found.batch_max.as_secs(), found.batch_idle.as_secs()), (10, 1));
         assert_eq!((found.metrics_port, found.health_probe_port), (8080, 8081));
         assert_eq!((found.log_level, found.log_output_paths.as_str()), (Threshold::Info, "stdout"));
+        assert_eq!(found.client_rate, ClientRate { per_second: 200, burst: 300 });
+        let lease = "karpenter-leader-election".to_owned();
+        assert_eq!(found.election, Some(Election { lease, namespace: None, warm_up: false }));
+        assert_eq!(found.webhook, Some(Webhook { port: 8443, service: None }));
+        assert!(
+            found.legacy_metrics && found.compat_log_lines && !found.profiling && !found.shared.ec2.kubelet_expressions
+        );
+        assert_eq!((found.ami_refresh.as_secs(), found.subnet_refresh.as_secs()), (60, 60));
         assert_eq!(found.of_controllers(), karpenter_controllers::Settings::default());
     }
 
@@ -177,29 +234,82 @@ mod tests {
         let found = resolve(&["--health-probe-port=9"], &env).unwrap();
         assert_eq!((found.batch_max.as_secs(), found.batch_idle.as_secs()), (90, 1));
         assert_eq!((found.metrics_port, found.health_probe_port), (8080, 9));
-        assert_eq!(
-            resolve(&["--batch-max-duration=1h0.5s"], &env).unwrap().batch_max,
-            Duration::from_millis(3_600_500)
-        );
+        for (text, want) in [("1h0.5s", 3_600_500), ("1500us", 1), ("2000000ns", 2), ("1m2s3ms", 62_003)] {
+            let flag = format!("--batch-max-duration={text}");
+            assert_eq!(resolve(&[&flag], &env).unwrap().batch_max.as_millis(), want, "{text}");
+        }
         assert!(resolve(&["--batch-idle-duration=soon"], &[]).is_err());
+    }
+
+    #[test]
+    fn every_boolean_is_bare_true_or_false_and_nothing_else() {
+        // covers: API-ST-03
+        for setting in super::super::table::SETTINGS {
+            if setting.shape != super::super::table::Shape::Boolean {
+                continue;
+            }
+            let line = |value: &str| {
+                let flag = format!("--{}{value}", setting.flag);
+                let line = Line::try_parse_from(["x", &flag]).ok()?;
+                // Anything the environment says gives way.
+                let env = |_: &str| Some((setting.default != "true").to_string());
+                Some(line.settings.given.values(&env).yes(setting.flag))
+            };
+            assert_eq!((line(""), line("=true"), line("=false")), (Some(true), Some(true), Some(false)), "{setting:?}");
+            assert_eq!((line("=1"), line("=yes"), line("=")), (None, None, None), "{setting:?}");
+        }
     }
 
     #[test]
     fn what_is_wrong_is_named_all_together() {
         // covers: API-ST-07
-        let faults = resolve(
-            &["--log-level=loud", "--cluster-endpoint=/relative", "--reserved-enis=-1", "--min-values-policy=x"],
-            &[],
-        );
-        let faults = faults.unwrap_err();
-        for name in ["log-level", "cluster-endpoint", "reserved-enis", "min-values-policy"] {
-            assert!(faults.iter().any(|fault| fault.starts_with(&format!("{name}: "))), "{name}: {faults:?}");
+        let flags = [
+            "--log-level=loud",
+            "--cluster-endpoint=/relative",
+            "--reserved-enis=-1",
+            "--vm-memory-overhead-percent=-0.1",
+            "--min-values-policy=x",
+            "--preference-policy=x",
+            "--ami-refresh-interval=59s",
+            "--subnet-refresh-interval=0s",
+            "--aws-feature-gates=NodeClassCEL",
+        ];
+        let faults = resolve_in(Region::Real, &flags, &[]).unwrap_err();
+        let named = |flag: &str| faults.iter().any(|fault| fault.starts_with(&format!("{flag}: ")));
+        for flag in flags.iter().map(|flag| flag.trim_start_matches("--").split('=').next().unwrap()) {
+            assert!(named(flag), "{flag}: {faults:?}");
         }
-        assert!(resolve(&["--cluster-endpoint=https://x.example"], &[("LOG_LEVEL", "debug")]).is_ok());
+        assert!(named("cluster-name") && faults.len() == 10, "{faults:?}");
+        let good = ["--cluster-endpoint=https://x.example", "--cluster-name=c"];
+        assert!(resolve_in(Region::Real, &good, &[("LOG_LEVEL", "debug")]).is_ok());
+        for url in ["x.example", "https://", "https:///path", "://x", "1s://x"] {
+            assert!(resolve(&[&format!("--cluster-endpoint={url}")], &[]).is_err(), "{url}");
+        }
     }
 
     #[test]
     fn gates_switch_controllers() {
         assert!(resolve(&["--feature-gates=NodeRepair=true"], &[]).unwrap().of_controllers().node_repair);
+        assert!(resolve(&[], &[("AWS_FEATURE_GATES", "NodeClassCEL=true")]).unwrap().shared.ec2.kubelet_expressions);
+    }
+
+    #[test]
+    fn help_is_no_failure() {
+        // covers: API-ST-04
+        let help = Line::try_parse_from(["x", "--help"]).err().unwrap();
+        assert_eq!(help.exit_code(), 0);
+        for setting in super::super::table::SETTINGS {
+            assert!(help.to_string().contains(&format!("--{}", setting.flag)), "{}", setting.flag);
+        }
+    }
+
+    #[test]
+    fn the_webhook_and_the_lease_can_be_done_without() {
+        let found = resolve(&["--disable-webhook", "--disable-leader-election"], &[]).unwrap();
+        assert_eq!((found.webhook, found.election), (None, None));
+        let env = [("WEBHOOK_PORT", "9443"), ("KARPENTER_SERVICE", "k"), ("LEADER_ELECTION_NAMESPACE", "n")];
+        let found = resolve(&["--disable-controller-warmup=false"], &env).unwrap();
+        assert_eq!(found.webhook, Some(Webhook { port: 9443, service: Some("k".to_owned()) }));
+        assert_eq!(found.election.map(|e| (e.namespace, e.warm_up)), Some((Some("n".to_owned()), true)));
     }
 }

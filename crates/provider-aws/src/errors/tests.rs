@@ -46,7 +46,7 @@ fn codes_have_classes() {
 
 #[test]
 fn launch_failures_get_the_reason_of_the_first_text() {
-    // covers: AWS-ERR-05
+    // covers: AWS-ERR-05, API-CD-50, API-CD-51, API-CD-52, API-CD-53, API-CD-54, API-CD-55, API-CD-56, API-CD-57
     for (text, reason) in [
         ("AuthFailure.ServiceLinkedRoleCreationNotPermitted: x", "SpotSLRCreationFailed"),
         ("UnauthorizedOperation: x", "Unauthorized"),

@@ -52,7 +52,7 @@ impl<'a> Round<'a> {
             }
         };
         let effect = if action == Action::Tell { "none" } else { "terminate" };
-        tracing::warn!(node = %instance, action = effect, "interruption received");
+        tracing::warn!(compat = true, node = %instance, action = effect, "interruption received");
         tell(severity, reason, text);
         learn(parts, kind, claim);
         let deadline = match action {

@@ -71,6 +71,11 @@ impl Conditions {
         self.set(name, Verdict::True, name, "");
     }
 
+    /// True, with something worth knowing.
+    pub fn good_but(&mut self, name: &'static str, message: &str) {
+        self.set(name, Verdict::True, name, message);
+    }
+
     pub fn bad(&mut self, name: &'static str, reason: &str, message: &str) {
         self.set(name, Verdict::False, reason, message);
     }

@@ -31,7 +31,13 @@ pub(super) async fn images(parts: &Parts, class: &mut EC2NodeClass, conditions: 
         }
         Ok(found) => {
             status(class).amis = Some(found.into_iter().map(ami).collect());
-            conditions.good(AMIS);
+            let assumed = class.ami_alias().filter(|alias| alias.assumed_latest);
+            match assumed.map(|alias| alias.family.alias_name()) {
+                Some(family) => {
+                    conditions.good_but(AMIS, &format!("alias {family} has no version, {family}@latest is assumed"))
+                }
+                None => conditions.good(AMIS),
+            }
             Ok(FIVE_MINUTES)
         }
         Err(ImagesError::UnsupportedAlias(why)) => {
@@ -99,7 +105,17 @@ pub(super) async fn instance_profile(parts: &Parts, class: &mut EC2NodeClass, co
     // Unique enough: two profiles of one class are never made in the same nanosecond.
     let unique = format!("{}-{}", class.metadata.uid.as_deref().unwrap_or_default(), now.as_nanosecond());
     let made = parts.profiles.ensure(class, &unique, now).await;
-    let name = made.map_err(|error| format!("creating instance profile, {error}"))?;
+    let name = match made {
+        Ok(name) => name,
+        // Something for the user to repair, so it is said where users look. The role is looked for again after a while.
+        Err(error) if error.is_role_not_found() => {
+            let role = class.spec.role.as_deref().unwrap_or_default();
+            let message = format!("the role {role:?} does not exist, or IAM does not know it yet: {error}");
+            conditions.bad(INSTANCE_PROFILE, "NodeRoleNotFound", &message);
+            return Ok(MINUTE);
+        }
+        Err(error) => return Err(format!("creating instance profile, {error}").into()),
+    };
     if name.is_empty() {
         return Err("creating instance profile, the class names neither a role nor a profile".into());
     }

@@ -104,7 +104,7 @@ async fn an_unreadable_id_makes_no_call_and_a_failing_lookup_is_no_verdict() {
 
 #[test]
 fn unhealthy_conditions_are_borne_for_a_while() {
-    // covers: AWS-REPAIR-01, AWS-REPAIR-02, AWS-REPAIR-03, AWS-REPAIR-04
+    // covers: AWS-REPAIR-01, AWS-REPAIR-02, AWS-REPAIR-03, AWS-REPAIR-04, API-CD-60, API-CD-61, API-CD-62, API-CD-63
     let (_, cloud) = provider(class(json!({})));
     let policies = cloud.repair_policies();
     let told: Vec<(&str, &str, u64)> = policies

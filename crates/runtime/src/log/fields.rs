@@ -9,14 +9,28 @@ use tracing::field::{Field, Visit};
 pub(super) struct Fields {
     pub(super) message: String,
     pub(super) others: Vec<(String, Value)>,
+    /// A line in words of old, for log shippers that match on them.
+    pub(super) compat: bool,
 }
 
 impl Fields {
     fn put(&mut self, name: &str, value: Value) {
         match name {
             "message" => self.message = value.as_str().map_or_else(|| value.to_string(), str::to_owned),
-            _ => self.others.push(renamed(name, value)),
+            "compat" => self.compat = value == Value::Bool(true),
+            _ => self.others.push((name.to_owned(), value)),
         }
+    }
+}
+
+impl Fields {
+    /// Under the names they are written with. Lines of old have names of their own.
+    pub(super) fn named(self) -> Self {
+        let name = |(name, value): (String, Value)| match self.compat {
+            true => (name.replace('_', "-"), value),
+            false => renamed(&name, value),
+        };
+        Self { others: self.others.into_iter().map(name).collect(), ..self }
     }
 }
 

@@ -8,8 +8,9 @@ use super::COMMIT;
 use super::fields::Fields;
 
 /// Upstream knows three levels; a warning of ours is something an operator should look at.
-fn level_name(level: Level) -> &'static str {
+fn level_name(level: Level, compat: bool) -> &'static str {
     match level {
+        Level::WARN if compat => "WARN",
         Level::ERROR | Level::WARN => "ERROR",
         Level::INFO => "INFO",
         _ => "DEBUG",
@@ -21,7 +22,7 @@ pub(super) fn json(now: Timestamp, level: Level, caller: Option<(&str, u32)>, fi
     let mut put = |key: &str, value: Value| {
         line.insert(key.to_owned(), value);
     };
-    put("level", json!(level_name(level)));
+    put("level", json!(level_name(level, fields.compat)));
     put("time", json!(format!("{now:.3}")));
     put("logger", json!("controller"));
     if let Some((file, number)) = caller {
@@ -36,7 +37,8 @@ pub(super) fn json(now: Timestamp, level: Level, caller: Option<(&str, u32)>, fi
 }
 
 pub(super) fn console(now: Timestamp, level: Level, fields: Fields) -> String {
-    let mut line = format!("{} {:<5} {}", now.strftime("%H:%M:%S%.3f"), level_name(level), fields.message);
+    let mut line =
+        format!("{} {:<5} {}", now.strftime("%H:%M:%S%.3f"), level_name(level, fields.compat), fields.message);
     for (key, value) in fields.others {
         let shown = match &value {
             Value::Object(object) => {

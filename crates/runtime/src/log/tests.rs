@@ -90,3 +90,51 @@ fn outputs_are_a_list_of_streams_and_files() {
     let error = outputs("/no/such/folder/file").err().unwrap();
     assert!(error.to_string().starts_with("/no/such/folder/file: "), "{error}");
 }
+
+#[test]
+fn lines_of_old_are_written_in_their_own_words_or_not_at_all() {
+    // covers: EXT-06
+    let say = || {
+        tracing::info!(target: "karpenter_x", compat = true, node = "i-1", instance_type = "m5.large", capacity_type = "spot", "launched node");
+        tracing::warn!(target: "karpenter_x", compat = true, node = "i-1", action = "terminate", "interruption received");
+        tracing::info!(target: "karpenter_x", node = "n", "ours");
+    };
+    let lines = written(Threshold::Info, Format::Json, say);
+    let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["level"], &lines[0]["message"]), (&"INFO".into(), &"launched node".into()));
+    assert_eq!(
+        (&lines[0]["node"], &lines[0]["instance-type"], &lines[0]["capacity-type"]),
+        (&"i-1".into(), &"m5.large".into(), &"spot".into())
+    );
+    assert_eq!((&lines[1]["level"], &lines[1]["action"]), (&"WARN".into(), &"terminate".into()));
+    assert!(lines[1].get("time").is_some() && lines[1].get("logger").is_some() && lines[1].get("commit").is_some());
+    assert_eq!(lines[2]["Node"]["name"], "n");
+
+    let paper = Paper::default();
+    let clock = Clock::new(|| "2026-01-02T03:04:05.678Z".parse().unwrap());
+    let log = Log::new(Threshold::Info, Format::Json, clock, vec![Box::new(paper.clone())]).with_compat_lines(false);
+    tracing::subscriber::with_default(log, say);
+    let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.lines().count(), 1);
+}
+
+#[test]
+fn what_cannot_be_written_is_complained_about() {
+    struct Broken;
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::Error::other("disk full"))
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let paper = Paper::default();
+    let clock = Clock::new(|| "2026-01-02T03:04:05.678Z".parse().unwrap());
+    let log = Log::new(Threshold::Info, Format::Json, clock, vec![Box::new(Broken)]);
+    tracing::subscriber::with_default(log.complaining_to(vec![Box::new(paper.clone())]), || {
+        tracing::info!(target: "karpenter_x", "lost");
+    });
+    let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
+    assert!(text.contains("disk full"), "{text}");
+}

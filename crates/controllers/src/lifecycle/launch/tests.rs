@@ -78,7 +78,7 @@ fn the_claim_takes_what_the_provider_knows() {
 
 #[test]
 fn what_cannot_be_bought_is_given_up() {
-    // covers: LC-LAUNCH-05, LC-LAUNCH-06
+    // covers: LC-LAUNCH-05, LC-LAUNCH-06, API-NC-08
     let mut claim = claim();
     let none = LaunchError::InsufficientCapacity { message: "all offerings unavailable".into() };
     let event = "NodeClaim default-x event: insufficient capacity: all offerings unavailable";

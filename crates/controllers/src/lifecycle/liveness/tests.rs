@@ -21,7 +21,7 @@ const NO_NODE: Verdict = Verdict::TimedOut { timeout: REGISTRATION_TIMEOUT, reas
 
 #[test]
 fn a_claim_has_five_minutes_to_launch_and_fifteen_to_register() {
-    // covers: LC-LIVE-01, LC-LIVE-02, LC-LIVE-03, LC-LIVE-04, LC-LIVE-06
+    // covers: LC-LIVE-01, LC-LIVE-02, LC-LIVE-03, LC-LIVE-04, LC-LIVE-06, API-NC-08
     let failing = {
         let mut claim = claim();
         claim.conditions_at(at(200)).set_unknown(LAUNCHED, "LaunchFailed", "");

@@ -1,0 +1,124 @@
+//! How long pods waited: for a decision, for a node, until they ran.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use karpenter_core::Pod;
+use karpenter_core::pod::Phase;
+use karpenter_index::{Key, TrackedPod};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::{DURATIONS, Summary};
+
+/// What is remembered of a pod until it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// When it was first seen to need a node.
+    pub seen: Option<Timestamp>,
+    /// When it was first decided on, either way.
+    pub decided: Option<Timestamp>,
+    /// When a place was first found for it.
+    pub placed: Option<Timestamp>,
+    pub bound: bool,
+    pub started: bool,
+}
+
+#[derive(Debug)]
+pub struct Pods {
+    decision: Histogram,
+    bound: Histogram,
+    planned_bound: Histogram,
+    planned_startup: Histogram,
+    pub startup: Summary,
+    waits: Mutex<BTreeMap<Key, Wait>>,
+}
+
+impl Pods {
+    /// In a registry whose prefix is `karpenter`.
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let durations = || Histogram::new(DURATIONS);
+        let pods = Self {
+            decision: durations(),
+            bound: durations(),
+            planned_bound: durations(),
+            planned_startup: durations(),
+            startup: Summary::plain("karpenter_pods_startup_duration_seconds"),
+            waits: Mutex::default(),
+        };
+        for (name, help, histogram) in [
+            ("pods_scheduling_decision_duration_seconds", "From first seen to decided", &pods.decision),
+            ("pods_bound_duration_seconds", "From creation to bound", &pods.bound),
+            ("pods_provisioning_bound_duration_seconds", "From a place found to bound", &pods.planned_bound),
+            ("pods_provisioning_startup_duration_seconds", "From a place found to running", &pods.planned_startup),
+        ] {
+            registry.register(name, help, histogram.clone());
+        }
+        pods
+    }
+
+    /// Pods that do not run yet, by name.
+    pub fn waits(&self) -> BTreeMap<Key, Wait> {
+        self.lock().clone()
+    }
+
+    /// It needs a node.
+    pub fn acknowledged(&self, key: &Key, now: Timestamp) {
+        self.lock().entry(key.clone()).or_default().seen.get_or_insert(now);
+    }
+
+    /// A plan has a place for it, or none.
+    pub fn decided(&self, key: &Key, placed: bool, now: Timestamp) {
+        let mut waits = self.lock();
+        let wait = waits.entry(key.clone()).or_default();
+        if let Some(seen) = wait.seen.filter(|_| wait.decided.is_none()) {
+            self.decision.observe(seconds(seen, now));
+        }
+        wait.decided.get_or_insert(now);
+        if placed {
+            wait.placed.get_or_insert(now);
+        }
+    }
+
+    /// What is seen of a pod.
+    pub fn changed(&self, key: &Key, new: Option<&TrackedPod>, now: Timestamp) {
+        let mut waits = self.lock();
+        let Some(pod) = new.map(|tracked| &tracked.pod) else {
+            waits.remove(key);
+            return;
+        };
+        if pod.phase == Phase::Pending {
+            waits.entry(key.clone()).or_default();
+        }
+        let Some(wait) = waits.get_mut(key) else { return };
+        if pod.node.is_some() && !wait.bound {
+            wait.bound = true;
+            self.bound.observe(seconds(pod.created, now));
+            if let Some(placed) = wait.placed {
+                self.planned_bound.observe(seconds(placed, now));
+            }
+        }
+        if runs(pod) {
+            self.startup.observe("", seconds(pod.created, now));
+            if let Some(placed) = wait.placed {
+                self.planned_startup.observe(seconds(placed, now));
+            }
+            waits.remove(key);
+        } else if matches!(pod.phase, Phase::Succeeded | Phase::Failed) {
+            waits.remove(key);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Wait>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn runs(pod: &Pod) -> bool {
+    pod.phase == Phase::Running && !pod.unready
+}
+
+fn seconds(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64().max(0.0)
+}

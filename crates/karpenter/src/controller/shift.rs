@@ -1,0 +1,163 @@
+//! Who works and until when: the lease, the webhook beside it, and an end that leaves nothing half done.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures_util::FutureExt as _;
+use karpenter_api::ConversionService;
+use karpenter_controllers::{Clock, Shift};
+use karpenter_runtime::lease::Election;
+use karpenter_runtime::metrics::Leading;
+use karpenter_runtime::serve::Readiness;
+use karpenter_runtime::webhook::{self, Keeper, Webhook};
+use kube::Client;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::Started;
+use super::connection::Connection;
+use crate::cluster::End;
+use crate::settings::controller::ControllerSettings;
+
+/// Pods have half a minute to end; the lease is let go within it.
+const FINISHING: Duration = Duration::from_secs(25);
+/// A migration that failed is tried again after this.
+const MIGRATE_AGAIN: Duration = Duration::from_secs(60);
+
+/// Works while it leads, until it is asked to end, and then finishes what is under way.
+pub(super) async fn work(
+    started: Started,
+    settings: &ControllerSettings,
+    readiness: &Readiness,
+    end: &mut End,
+) -> anyhow::Result<ExitCode> {
+    let Started { connection, clock, autoscaler, _webhook: webhook, _joined: joined } = started;
+    let context = Arc::clone(&autoscaler.context);
+    let (lead, leads) = watch::channel(false);
+    let (finish, finishes) = watch::channel(false);
+    let warm = settings.election.as_ref().is_none_or(|election| election.warm_up);
+    if warm {
+        readiness.watches(context.clone());
+    } else {
+        readiness.stands_by(context.clone());
+    }
+    let working = {
+        let (readiness, context, leads) = (readiness.clone(), context.clone(), leads.clone());
+        async move {
+            if !warm {
+                tokio::select! {
+                    () = turns_true(leads.clone()) => readiness.watches(context),
+                    () = turns_true(finishes.clone()) => return,
+                }
+            }
+            autoscaler.work(Shift { start: turns_true(leads).boxed(), end: turns_true(finishes).boxed() }).await;
+        }
+    };
+    let mut beside = JoinSet::new();
+    if webhook.is_some() {
+        beside.spawn(migrate(connection.client.clone(), leads.clone()));
+    }
+    let mut election = match &settings.election {
+        Some(election) => {
+            let namespace = election.namespace.clone().unwrap_or_else(|| connection.namespace());
+            // A client of its own: nothing we do can keep a renewal waiting.
+            let client = connection.another_client().await?;
+            Some(Election::new(client, clock, &namespace, &election.lease, &identity()))
+        }
+        None => None,
+    };
+    let status = Leading::register(&context, election.as_ref().map_or("", Election::name));
+    let ended = {
+        let leading = async {
+            match &mut election {
+                Some(election) => {
+                    election.acquire().await;
+                    status.set(true);
+                    lead.send_replace(true);
+                    election.hold().await;
+                    status.set(false);
+                }
+                None => {
+                    status.set(true);
+                    lead.send_replace(true);
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        tokio::pin!(leading, working);
+        tokio::select! {
+            () = &mut leading => bail!("leader election lost"),
+            () = &mut working => bail!("the controllers ended"),
+            () = end.asked_for() => {}
+        }
+        tracing::info!("asked to end, finishing what is under way");
+        finish.send_replace(true);
+        tokio::select! {
+            () = &mut leading => bail!("leader election lost"),
+            done = tokio::time::timeout(FINISHING, &mut working) => done.is_ok(),
+        }
+    };
+    if !ended {
+        tracing::error!(seconds = FINISHING.as_secs(), "not everything could be finished in time");
+    }
+    if let Some(election) = &mut election {
+        election.release().await;
+    }
+    drop((joined, webhook, beside));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn turns_true(mut signal: watch::Receiver<bool>) {
+    // Whoever could still say so is gone: then it never will be.
+    if signal.wait_for(|yes| *yes).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Once we lead, everything that is stored as v1beta1 is rewritten.
+async fn migrate(client: Client, leads: watch::Receiver<bool>) {
+    turns_true(leads).await;
+    while let Err(error) = webhook::migrate(&client).await {
+        tracing::error!(controller = "migration.crd", error = %error, "Reconciler error");
+        tokio::time::sleep(MIGRATE_AGAIN).await;
+    }
+}
+
+/// Ours alone, also when a pod of the same name comes after us.
+fn identity() -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "karpenter".to_owned());
+    let now = Clock::system().now().as_nanosecond();
+    format!("{host}_{now:x}-{:x}", std::process::id())
+}
+
+/// The conversion webhook and the task that looks after its certificate.
+pub(crate) struct Hook {
+    _webhook: Arc<Webhook>,
+    _upkeep: JoinSet<()>,
+}
+
+impl Hook {
+    /// None without a Service that the API server could find it under.
+    pub(super) async fn start(
+        connection: &Connection,
+        settings: &ControllerSettings,
+        clock: &Clock,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(service) = connection.conversion_service(settings) else {
+            tracing::debug!("no conversion webhook: it is switched off, or karpenter-service is not set");
+            return Ok(None);
+        };
+        let port = settings.webhook.as_ref().map_or(0, |webhook| webhook.port);
+        let keeper = Keeper::new(connection.client.clone(), &service.namespace, &service.name);
+        let makeshift = keeper.makeshift(clock.now()).context("cannot make a certificate")?;
+        let webhook = Webhook::start(port, &makeshift, connection.client.clone()).await;
+        let webhook = Arc::new(webhook.context("cannot serve the conversion webhook")?);
+        let mut upkeep = JoinSet::new();
+        let (shown, clock): (Arc<Webhook>, Clock) = (webhook.clone(), clock.clone());
+        let service: ConversionService = service;
+        upkeep.spawn(async move { webhook::maintain(&shown, &keeper, &clock, &service).await });
+        Ok(Some(Self { _webhook: webhook, _upkeep: upkeep }))
+    }
+}
