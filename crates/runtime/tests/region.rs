@@ -4,8 +4,6 @@
 
 #[path = "region/metrics.rs"]
 mod metrics;
-#[path = "region/outages.rs"]
-mod outages;
 
 use std::sync::Arc;
 use std::time::Duration;
