@@ -349,9 +349,11 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             return self.rebuild(base, &all);
         }
         if all.len() > MOST_ONE_BY_ONE {
-            let mut fits = all.len() / 2;
-            while fits > 1 && !self.is_housed(base, fits) {
-                fits /= 2;
+            // One command always holds; all of them do not.
+            let (mut fits, mut fails) = (1, all.len());
+            while fails - fits > all.len() / 64 + 1 {
+                let middle = fits.midpoint(fails);
+                if self.is_housed(base, middle) { fits = middle } else { fails = middle }
             }
             return self.rebuild(base, &all[..fits]);
         }

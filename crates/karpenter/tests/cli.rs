@@ -200,7 +200,7 @@ fn what_cannot_be_used_is_status_2() {
         (&["plan", "-f", "-", "--catalog", "no-such-folder"], "no-such-folder"),
         (&["plan", "-f", "-", "--now", "yesterday"], "yesterday"),
         (&["plan", "-f", "-", "--preference-policy", "Sometimes"], "preference-policy"),
-        (&["plan", "-f", "-", "--consolidate"], "not available yet"),
+        (&["plan", "-f", "-", "--consolidation-threshold", "-1"], "consolidation-threshold"),
         (&["types", "-f", "-"], "no EC2NodeClass"),
         (&["frobnicate"], "frobnicate"),
     ] {
@@ -208,6 +208,44 @@ fn what_cannot_be_used_is_status_2() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(text(&output.stderr).contains(want), "{args:?}: {}", text(&output.stderr));
     }
+}
+
+/// A node that is twice what its pod needs, and one that another pod fills.
+const NODES: &str = r#"---
+apiVersion: v1
+kind: Node
+metadata:
+  name: roomy
+  labels: {karpenter.sh/nodepool: default, node.kubernetes.io/instance-type: m5.xlarge, karpenter.sh/capacity-type: on-demand, topology.kubernetes.io/zone: us-east-1a, team: shop, kubernetes.io/arch: amd64, kubernetes.io/os: linux}
+status:
+  capacity: {cpu: "4", memory: 15Gi, pods: "58"}
+  allocatable: {cpu: 3920m, memory: 14Gi, pods: "58"}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: there, annotations: {karpenter.sh/do-not-disrupt: "false"}}
+spec: {nodeName: roomy, containers: [{name: c, image: i, resources: {requests: {cpu: 100m, memory: 128Mi}}}]}
+"#;
+
+#[test]
+fn consolidation_is_shown_with_commands_moves_and_decisions() {
+    let (pools, _) = WORLD.split_once("---\napiVersion: apps/v1").unwrap();
+    let world = format!("{pools}{NODES}");
+    // The pool allows a tenth of its nodes at a time, rounded up.
+    let plan = json(&karpenter(&["plan", "-f", "-", "--consolidate", "-o", "json"], &world));
+    assert_eq!(plan["disruptions"][0]["reason"], "Underutilized", "{plan:#}");
+    assert_eq!(plan["disruptions"][0]["method"], "single");
+    assert_eq!(plan["disruptions"][0]["nodes"], serde_json::json!(["roomy"]));
+    assert_eq!(plan["disruptions"][0]["replacements"][0]["instanceType"], "m5.large");
+    assert_eq!(plan["disruptions"][0]["moves"][0]["to"], "default-1");
+    assert_eq!(plan["nodes"][0]["decision"], "disrupt");
+    let table = karpenter(&["plan", "-f", "-", "--consolidate"], &world);
+    assert!(text(&table.stdout).contains("1 nodes go, 1 pod move"), "{}", text(&table.stdout));
+    let kept = world.replace("\"false\"", "\"true\"");
+    let plan = json(&karpenter(&["plan", "-f", "-", "--consolidate", "-o", "json"], &kept));
+    assert_eq!(plan["disruptions"], serde_json::json!([]));
+    assert_eq!(plan["nodes"][0]["decision"], "keep");
+    assert_eq!(plan["nodes"][0]["nearestMiss"]["object"], "Pod default/there");
 }
 
 #[test]
