@@ -1,7 +1,7 @@
 //! The SDK's errors as ours.
 
 use aws_sdk_ec2::config::http::HttpResponse;
-use aws_sdk_ec2::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_ec2::operation::RequestId;
 use karpenter_provider_aws::calls::AwsError;
 
@@ -35,7 +35,7 @@ where
     let fault = AwsError {
         operation,
         code: code.unwrap_or_else(|| status.map_or_else(|| NO_ANSWER.to_owned(), |status| status.to_string())),
-        message: message.unwrap_or_else(|| DisplayErrorContext(&error).to_string()),
+        message: message.unwrap_or_else(|| chain(&error)),
         server_fault: unanswered || status.is_some_and(|status| status >= 500),
         request_id,
     };
@@ -49,4 +49,15 @@ where
         "an AWS call failed"
     );
     fault
+}
+
+/// An error and what caused it, each in its own words.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
 }

@@ -90,38 +90,4 @@ impl Surroundings {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(env: &[(&str, &str)]) -> Surroundings {
-        Surroundings::read(&|name| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
-    }
-
-    #[test]
-    fn the_environment_names_proxy_and_certificates() {
-        let found = read(&[
-            ("HTTPS_PROXY", "http://outer:3128"),
-            ("https_proxy", "inner:3128"),
-            ("HTTP_PROXY", "http://other"),
-            ("NO_PROXY", ".internal,10.0.0.0/8"),
-            ("AWS_CA_BUNDLE", "/etc/ca.pem"),
-        ]);
-        assert_eq!(found.proxy, Some(("https_proxy", "inner:3128".to_owned())));
-        assert_eq!(found.no_proxy.as_deref(), Some(".internal,10.0.0.0/8"));
-        assert_eq!(found.ca_bundle, Some(PathBuf::from("/etc/ca.pem")));
-        assert!(found.proxy().is_ok(), "a scheme may be left out");
-        assert_eq!(read(&[("HTTP_PROXY", "http://other"), ("HTTPS_PROXY", "")]), Surroundings::default());
-        assert_eq!(read(&[("ALL_PROXY", "http://all")]).proxy, Some(("ALL_PROXY", "http://all".to_owned())));
-    }
-
-    #[test]
-    fn what_cannot_be_used_is_named() {
-        let error = read(&[("HTTPS_PROXY", "ftp://x")]).http_client().unwrap_err();
-        assert_eq!(error.to_string(), "HTTPS_PROXY: \"ftp://x\" is no address of a proxy");
-        let error = read(&[("AWS_CA_BUNDLE", "/nowhere/ca.pem")]).http_client().unwrap_err();
-        assert_eq!(error.to_string(), "AWS_CA_BUNDLE: cannot read /nowhere/ca.pem");
-        let error = read(&[("AWS_CA_BUNDLE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))]);
-        let error = error.http_client().unwrap_err();
-        assert!(error.to_string().ends_with("Cargo.toml holds no certificate in PEM form"), "{error}");
-    }
-}
+mod tests;

@@ -18,7 +18,8 @@ const PATIENCE: u32 = 1200;
 
 pub(crate) struct Moto {
     pub(crate) connection: Connection,
-    port: u16,
+    /// As a URL.
+    pub(crate) address: String,
     images: std::path::PathBuf,
     _process: Child,
 }
@@ -56,9 +57,9 @@ pub(crate) async fn start() -> Option<Moto> {
         assert!(tries < PATIENCE, "moto's server does not come up");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let emulator = Some(format!("http://127.0.0.1:{port}"));
-    let options = Options { region: Some(REGION.to_owned()), version: "test", emulator };
-    Some(Moto { connection: connect(options).await.unwrap(), port, images, _process: process })
+    let address = format!("http://127.0.0.1:{port}");
+    let options = Options { region: Some(REGION.to_owned()), version: "test", emulator: Some(address.clone()) };
+    Some(Moto { connection: connect(options).await.unwrap(), address, images, _process: process })
 }
 
 fn image(id: &str, architecture: &str) -> Value {
@@ -74,7 +75,7 @@ impl Moto {
     /// What the client has no call for, because the controller never makes it. moto looks at the scope of a signature to
     /// tell services apart, and at nothing else of it.
     async fn post(&self, service: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let mut stream = TcpStream::connect(self.address.trim_start_matches("http://")).await.unwrap();
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let scope = format!("Credential=test/20260101/{REGION}/{service}/aws4_request");
         let request = format!(
