@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use karpenter_provider_aws::Aws;
 use karpenter_provider_aws::calls::Result;
+use prometheus_client::registry::Registry;
 
 /// What commands ask beside what the controller does.
 #[async_trait]
@@ -12,6 +13,8 @@ pub(crate) trait Asks: Send + Sync {
     async fn caller(&self) -> Result<Caller>;
     /// Name and id of every zone that is open to the account.
     async fn zones(&self) -> Result<Vec<(String, String)>>;
+    /// Counts and times what is asked, in a registry without a prefix.
+    fn register(&self, registry: &mut Registry);
 }
 
 /// Whom AWS takes us for.
@@ -52,11 +55,15 @@ impl Asks for karpenter_aws_client::Connection {
     async fn zones(&self) -> Result<Vec<(String, String)>> {
         self.zones().await
     }
+
+    fn register(&self, registry: &mut Registry) {
+        self.requests.register(registry);
+    }
 }
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use super::{Account, Arc, Asks, Caller, Result, async_trait};
+    use super::{Account, Arc, Asks, Caller, Registry, Result, async_trait};
     use karpenter_aws_sim::{Options, Region};
     use karpenter_provider_aws::calls::AwsError;
 
@@ -75,6 +82,8 @@ pub(crate) mod testing {
         async fn zones(&self) -> Result<Vec<(String, String)>> {
             self.zones.clone()
         }
+
+        fn register(&self, _: &mut Registry) {}
     }
 
     pub(crate) fn region() -> Region {

@@ -1,6 +1,7 @@
 //! `karpenter controller`.
 
 mod connection;
+mod real;
 mod shift;
 
 use std::io::Write;
@@ -10,19 +11,25 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use karpenter_controllers::Clock;
+use karpenter_provider_aws::{Aws, Settings};
 use karpenter_runtime::log::{self, Format, Log};
 use karpenter_runtime::metrics::Show;
 use karpenter_runtime::serve::{self, Profiling, Readiness};
 use karpenter_runtime::{Amazon, Autoscaler};
 
+use crate::account::Account;
 use crate::bad_input::BadInput;
 use crate::cluster::End;
 use crate::settings::controller::{ClientRate, ControllerSettings, ControllerSettingsArgs, Region};
 use crate::settings::duration;
 use crate::simulated::{self, Fate, Kubelets};
 use connection::Connection;
+use real::FromEks;
 
 /// Run the controller against the cluster in KUBECONFIG
+///
+/// It buys in the AWS account that its credentials lead to: those of the service account (IRSA, Pod Identity), of the
+/// machine, of a profile or of the environment; `karpenter doctor` tells whether that will work.
 ///
 /// With --simulate-region it buys in a region that exists only in this process: the very controllers and the very AWS
 /// logic, on any cluster, without an account. Every selector by tag or name, every role, profile and alias resolves
@@ -32,6 +39,7 @@ use connection::Connection;
 /// works.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
+  karpenter controller --cluster-name shop --interruption-queue shop
   karpenter controller --simulate-region us-east-1 --install-crds
   karpenter controller --simulate-region eu-west-1 --boot-delay 0s --kubelets external   # kwok plays the kubelets
   karpenter controller --simulate-region us-east-1 --faults=7                            # a rough day")]
@@ -71,17 +79,13 @@ enum LogFormat {
 }
 
 pub(crate) fn run(args: &Args, _out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let Some(region) = &args.simulate_region else {
-        return Err(BadInput(vec![
-            "a region to buy in is missing: --simulate-region is the only way yet, e.g. --simulate-region us-east-1"
-                .to_owned(),
-        ])
-        .into());
-    };
-    if let Err(error) = karpenter_ec2::catalogue::builtin::catalogue().region(region) {
+    if let Some(region) = &args.simulate_region
+        && let Err(error) = karpenter_ec2::catalogue::builtin::catalogue().region(region)
+    {
         return Err(BadInput(vec![format!("--simulate-region: {error}")]).into());
     }
-    let settings = args.settings.resolve(&|name| std::env::var(name).ok(), Region::Simulated).map_err(BadInput)?;
+    let kind = if args.simulate_region.is_some() { Region::Simulated } else { Region::Real };
+    let settings = args.settings.resolve(&|name| std::env::var(name).ok(), kind).map_err(BadInput)?;
     let outputs = log::outputs(&settings.log_output_paths).context("log-output-paths")?;
     let complaints = log::outputs(&settings.log_error_output_paths).context("log-error-output-paths")?;
     let format = match args.log_format {
@@ -95,7 +99,7 @@ pub(crate) fn run(args: &Args, _out: &mut dyn Write) -> anyhow::Result<ExitCode>
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     // Reconcilers wait more than they work; a second thread answers probes while a plan is made.
     let runtime = builder.worker_threads(2).enable_all().build().context("cannot start threads")?;
-    let outcome = runtime.block_on(live(args, region, &settings));
+    let outcome = runtime.block_on(live(args, &settings));
     // Whoever is still connected would otherwise be waited for.
     runtime.shutdown_background();
     outcome
@@ -107,7 +111,7 @@ pub(crate) async fn connect() -> anyhow::Result<kube::Client> {
 }
 
 /// Answers probes first, then everything else, one thing after the other.
-async fn live(args: &Args, region: &str, settings: &ControllerSettings) -> anyhow::Result<ExitCode> {
+async fn live(args: &Args, settings: &ControllerSettings) -> anyhow::Result<ExitCode> {
     let mut end = End::new()?;
     let readiness = Readiness::default();
     let _health = serve::health(settings.health_probe_port, readiness.clone()).await?;
@@ -116,7 +120,7 @@ async fn live(args: &Args, region: &str, settings: &ControllerSettings) -> anyho
     let _metrics = serve::scrapes(settings.metrics_port, readiness.clone(), show, profiling).await?;
     let started = tokio::select! {
         () = end.asked_for() => return Ok(ExitCode::SUCCESS),
-        started = start(args, region, settings, &readiness) => started?,
+        started = start(args, settings, &readiness) => started?,
     };
     shift::work(started, settings, &readiness, &mut end).await
 }
@@ -127,15 +131,10 @@ pub(crate) struct Started {
     clock: Clock,
     autoscaler: Autoscaler,
     _webhook: Option<shift::Hook>,
-    _joined: simulated::Joined,
+    _joined: Option<simulated::Joined>,
 }
 
-async fn start(
-    args: &Args,
-    region: &str,
-    settings: &ControllerSettings,
-    readiness: &Readiness,
-) -> anyhow::Result<Started> {
+async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness) -> anyhow::Result<Started> {
     let clock = Clock::system();
     let connection = Connection::from_environment(settings.client_rate).await?;
     // Before everything else: objects that are stored as v1beta1 cannot even be listed without it.
@@ -145,30 +144,60 @@ async fn start(
     }
     connection.await_crds().await?;
     readiness.has_kinds();
-    let facts = connection.facts(settings).await?;
+    let mut facts = connection.facts(settings).await?;
+    let Market { aws, account, joined } = match &args.simulate_region {
+        Some(region) => simulate(args, region, &connection, &facts, &clock).await?,
+        None => {
+            let account = real::open().await?;
+            let wanted = FromEks { endpoint: settings.cluster_endpoint.is_none(), version: settings.eks_control_plane };
+            real::complete(&account.aws, wanted, &mut facts).await?;
+            Market { aws: account.aws.clone(), account: Some(account), joined: None }
+        }
+    };
     tracing::info!(
         cluster = facts.cluster_name,
         endpoint = facts.cluster_endpoint,
         kubernetes = facts.kubernetes_version,
-        region,
-        "starting with a simulated region"
+        region = aws.region,
+        simulated = account.is_none(),
+        "starting"
     );
+    let client = connection.client.clone();
+    let amazon = Amazon::start(client.clone(), &clock, aws, facts).await.context("cannot start the provider")?;
+    let autoscaler = Autoscaler::new(client, clock.clone(), &amazon, settings.of_controllers());
+    connection.requests.register(&autoscaler.context);
+    if let Some(account) = account {
+        account.asks.register(&mut autoscaler.context.metrics.plain_registry());
+    }
+    tracing::debug!(controllers = autoscaler.names().join(", "), "everything that runs");
+    Ok(Started { connection, clock, autoscaler, _webhook: webhook, _joined: joined })
+}
+
+/// Where nodes are bought.
+struct Market {
+    aws: Aws,
+    /// None is simulated.
+    account: Option<Account>,
+    /// What makes the machines of a simulated region appear.
+    joined: Option<simulated::Joined>,
+}
+
+async fn simulate(
+    args: &Args,
+    region: &str,
+    connection: &Connection,
+    facts: &Settings,
+    clock: &Clock,
+) -> anyhow::Result<Market> {
     let fate = Fate { seed: args.seed, faults: simulated::faults(args.faults, args.seed), boot_delay: args.boot_delay };
     let mut options = simulated::options(region, &facts.cluster_name, fate);
     options.cluster_endpoint.clone_from(&facts.cluster_endpoint);
     options.kubernetes_version.clone_from(&facts.kubernetes_version);
-    let market = simulated::region(options, &clock);
+    let market = simulated::region(options, clock);
     let of_region = match &args.simulate_kubeconfig {
         Some(file) => Connection::from_file(file).await?.client,
         None => connection.client.clone(),
     };
-    let namespace = connection.namespace();
-    let joined = simulated::join(&market, &of_region, &clock, &namespace, args.kubelets).await?;
-    let client = connection.client.clone();
-    let amazon =
-        Amazon::start(client.clone(), &clock, market.aws(), facts).await.context("cannot start the provider")?;
-    let autoscaler = Autoscaler::new(client, clock.clone(), &amazon, settings.of_controllers());
-    connection.requests.register(&autoscaler.context);
-    tracing::debug!(controllers = autoscaler.names().join(", "), "everything that runs");
-    Ok(Started { connection, clock, autoscaler, _webhook: webhook, _joined: joined })
+    let joined = simulated::join(&market, &of_region, clock, &connection.namespace(), args.kubelets).await?;
+    Ok(Market { aws: market.aws(), account: None, joined: Some(joined) })
 }

@@ -70,7 +70,7 @@ pub(super) fn template(scope: &Scope, default: Option<&str>) -> String {
     }
     documents.into_text(&json!({
         "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": "Resources used by https://github.com/aws/karpenter",
+        "Description": "What Karpenter needs in an account for one EKS cluster",
         "Parameters": {"ClusterName": parameter},
         "Resources": resources,
         "Outputs": outputs(scope),
@@ -151,6 +151,9 @@ struct Documents(Vec<String>);
 
 impl Documents {
     fn put(&mut self, document: &Value) -> Value {
+        if !document.to_string().contains("${") {
+            return document.clone();
+        }
         self.0.push(format!("{document:#}"));
         mark(self.0.len() - 1).into()
     }

@@ -387,8 +387,9 @@ fn a_stack_of_upstreams_template_is_updated_in_place() {
 
 #[test]
 fn templates_say_what_the_documents_say() {
-    let found = json(&[]);
-    let documents = filled_in(&text(&["-o", "cloudformation", "--cluster-name=shop"], &[]).unwrap());
+    let provider = "--oidc-provider=oidc.example/id/1";
+    let found = json(&[provider]);
+    let documents = filled_in(&text(&["-o", "cloudformation", "--cluster-name=shop", provider], &[]).unwrap());
     let mut want = vec![found["node"]["trust"].clone()];
     want.extend(found["controller"]["policies"].as_object().unwrap().values().cloned());
     want.push(found["controller"]["trust"].clone());
