@@ -319,7 +319,6 @@ fn the_terraform_module_gives_the_same_policies() {
 
 #[test]
 fn the_seeds_installation_names_the_template_and_the_stack() {
-    // covers: SEED1-01
     let script = read("examples/seeds/001/install.sh");
     for words in [
         "aws cloudformation deploy",

@@ -57,7 +57,7 @@ fn inputs_and_outputs_are_those_that_users_set_and_read() {
 
 #[test]
 fn the_module_makes_what_the_public_one_makes() {
-    // covers: API-IAM-31, API-IAM-32, SEED3-04, SEED3-15, SEED3-16, SEED3-17, API-TF-19
+    // covers: SEED3-15, SEED3-16, SEED3-17
     let all = |words: &[&str], file: &str| {
         let text = read(&format!("deploy/terraform/{file}"));
         let tight = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
