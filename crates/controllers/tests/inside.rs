@@ -12,6 +12,8 @@ mod drift;
 mod engine;
 #[path = "inside/lab.rs"]
 mod lab;
+#[path = "inside/lines.rs"]
+mod lines;
 #[path = "inside/provisioning.rs"]
 mod provisioning;
 #[path = "inside/rolling.rs"]

@@ -14,7 +14,7 @@ fn names(objects: &[Value]) -> Vec<&str> {
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_wait_get_claims_made_from_their_pool() {
-    // covers: SCH-NEW-01, SCH-NEW-02, SCH-NEW-32, LC-GEN-14, SCH-BATCH-21, SCH-BATCH-22, SCH-ERR-02
+    // covers: SCH-NEW-01, SCH-NEW-02, SCH-NEW-32, LC-GEN-14, SCH-BATCH-21, SCH-BATCH-22, SCH-ERR-02, API-EV-01
     let mut lab = Lab::new(1).await;
     lab.node_class().await;
     let template = json!({"metadata": {"labels": {"team": "red"}, "annotations": {"note": "x"}},
@@ -110,7 +110,7 @@ async fn planned_pods_keep_their_place_and_cost_no_second_node() {
 
 #[tokio::test(start_paused = true)]
 async fn what_no_pool_can_host_is_told_and_the_rest_goes_on() {
-    // covers: SCH-ERR-01, SCH-ERR-09, SCH-BATCH-13
+    // covers: SCH-ERR-01, SCH-ERR-09, SCH-BATCH-13, API-EV-02
     let mut lab = Lab::new(1).await;
     lab.ready_pool("main").await;
     lab.run(provisioning());

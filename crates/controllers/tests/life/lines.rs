@@ -76,7 +76,7 @@ impl Lines {
 
 #[tokio::test(start_paused = true)]
 async fn every_step_of_a_life_is_one_line() {
-    // covers: API-LG-14, API-LG-15, API-LG-16, API-LG-18, API-LG-19, API-LG-20, API-LG-24
+    // covers: API-LG-14, API-LG-15, API-LG-16, API-LG-18, API-LG-19, API-LG-20, API-LG-24, API-LG-40
     tracing::subscriber::set_global_default(ToThread).expect("this is the only test that listens");
     let lines = LINES.with(Lines::clone);
     let stage = Stage::new().await;
@@ -88,7 +88,16 @@ async fn every_step_of_a_life_is_one_line() {
     stage.delete(&format!("{CLAIMS}/one")).await;
     stage.claim_is_gone("one", 60).await;
     let id = "test:///zone-a/i-0001";
-    let wanted: [(&str, Vec<(&str, &str)>); 8] = [
+    let wanted: [(&str, Vec<(&str, &str)>); 9] = [
+        (
+            "launched node",
+            vec![
+                ("node", "i-0001"),
+                ("instance_type", "test.large"),
+                ("capacity_type", "on-demand"),
+                ("compat", "true"),
+            ],
+        ),
         (
             "launched nodeclaim",
             vec![

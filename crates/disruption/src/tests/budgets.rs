@@ -8,7 +8,7 @@ fn three_empty() -> Scene {
 
 #[test]
 fn the_least_budget_for_a_reason_holds() {
-    // covers: DIS-BUDGET-01, DIS-BUDGET-02, DIS-BUDGET-07, DIS-BUDGET-11, DIS-BUDGET-12
+    // covers: DIS-BUDGET-01, DIS-BUDGET-02, DIS-BUDGET-07, DIS-BUDGET-11, DIS-BUDGET-12, API-NP-41, API-NP-42
     let only = |reasons: &[&str], nodes: &str| Budget {
         reasons: Some(reasons.iter().map(|reason| (*reason).to_owned()).collect()),
         ..budget(nodes)
