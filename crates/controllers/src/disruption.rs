@@ -18,6 +18,7 @@ mod pause;
 mod picture;
 mod podevents;
 pub mod queue;
+mod scores;
 mod start;
 mod tell;
 mod validation;
@@ -35,12 +36,12 @@ use karpenter_disruption::{Blocked, Command, Memory, Method, Policy, Proposal, R
 use karpenter_index::{Change, Key};
 use tokio::time::Instant;
 
-use crate::clock::later;
+use crate::clock::{later, until};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::metrics::{DRIFT, EMPTINESS, MULTI, SINGLE};
 use crate::reconciler::{Action, Reconciler, singleton};
-use crate::recorder::ObjectRef;
+use crate::recorder::{Event, ObjectRef};
 use patience::Wall;
 use picture::Picture;
 use start::named;
@@ -51,6 +52,8 @@ pub use podevents::PodEvents;
 pub use queue::{Commands, Queue};
 
 const IDLE: Duration = Duration::from_secs(10);
+/// So long nothing may have changed before an idle time is cut short.
+const SETTLED: Duration = Duration::from_secs(2);
 const UNSYNCED: Duration = Duration::from_secs(1);
 /// A decision to save money must hold for so long before it is carried out.
 const VALIDATION: Duration = Duration::from_secs(15);
@@ -69,9 +72,26 @@ pub struct Disruption {
 #[derive(Debug, Default)]
 struct State {
     memory: Memory,
-    /// When nothing was left to do, and for which state of the cluster.
-    rest: Option<(u64, Timestamp)>,
+    rest: Option<Rest>,
     last_pass: Option<Timestamp>,
+    idle: Option<Idle>,
+}
+
+/// Nothing was left to do, in this state of the cluster.
+#[derive(Clone, Debug)]
+struct Rest {
+    state: u64,
+    since: Timestamp,
+    /// What keeps the nodes is told again and again, as often as events are.
+    told: Arc<[Event]>,
+}
+
+/// Nothing to do, until then at the latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Idle {
+    until: Timestamp,
+    /// The state of the cluster that was last seen.
+    seen: u64,
 }
 
 /// The controllers of disruption, sharing their commands.
@@ -95,21 +115,32 @@ impl Reconciler for Disruption {
         vec![singleton()]
     }
 
-    fn wake(&self, _change: &Change, _context: &Context) -> Vec<Key> {
-        Vec::new()
+    /// What may give something to do ends an idle time early.
+    fn wake(&self, _change: &Change, context: &Context) -> Vec<Key> {
+        let idle = self.state().idle;
+        let news = idle.is_some_and(|idle| idle.seen != context.index.unsettled());
+        if news { vec![singleton()] } else { Vec::new() }
     }
 
     async fn reconcile(&self, _key: &Key, context: &Context) -> Result<Action> {
+        if let Some(wait) = self.waits(context.index.unsettled(), context.clock.now()) {
+            return Ok(Action::After(wait));
+        }
         self.tell_abnormal(context.clock.now());
         tell::unreadable_budgets(context);
-        if !context.is_synced() {
+        // Which nodes pods were promised to is known only after they were planned once.
+        if !context.is_synced() || !context.batcher.has_run() && waits_for_plan(context) {
             return Ok(Action::After(UNSYNCED));
         }
         self.take_back_leftovers(context).await?;
         self.commands.set_paused(pause::is_asked(context).await);
+        let state = context.index.unsettled();
         Ok(match self.pass(context).await? {
             Pass::Acted => Action::After(Duration::ZERO),
-            Pass::Idle => Action::After(IDLE),
+            Pass::Idle => {
+                self.state().idle = Some(Idle { until: later(context.clock.now(), IDLE), seen: state });
+                Action::After(IDLE)
+            }
             Pass::Unsynced => Action::After(UNSYNCED),
         })
     }
@@ -128,6 +159,24 @@ enum Pass {
 }
 
 impl Disruption {
+    /// For how long an idle loop still waits: for its time to be over, or until nothing has changed for a moment. In the
+    /// middle of a change nothing worth doing is found, and finding it takes a while to be confirmed.
+    fn waits(&self, state: u64, now: Timestamp) -> Option<Duration> {
+        let mut own = self.state();
+        let idle = own.idle.as_mut()?;
+        let left = until(now, idle.until);
+        if !left.is_zero() && idle.seen != state {
+            idle.seen = state;
+            return Some(left.min(SETTLED));
+        }
+        let at_rest = own.rest.as_ref().is_some_and(|rest| rest.state == state);
+        if !left.is_zero() && at_rest {
+            return Some(left);
+        }
+        own.idle = None;
+        None
+    }
+
     /// What a crash or a failed command left on nodes that nobody is about to take.
     async fn take_back_leftovers(&self, context: &Context) -> Result<()> {
         let mut restorations: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
@@ -147,15 +196,17 @@ impl Disruption {
     }
 
     async fn pass(&self, context: &Context) -> Result<Pass> {
-        if self.is_at_rest(context.index.unsettled(), context.clock.now()) {
+        if let Some(rest) = self.rest(context.index.unsettled(), context.clock.now()) {
+            tell::again(context, &rest.told);
             return Ok(Pass::Idle);
         }
         let Some(picture) = Picture::take(context, &self.commands).await else { return Ok(Pass::Unsynced) };
         let proposal = self.propose(context, &picture);
-        tell::proposal(context, &picture, &proposal);
+        let told = tell::proposal(context, &picture, &proposal);
+        scores::tell(context, &picture, &proposal);
         if proposal.commands.is_empty() {
             if !depends_on_time(&proposal) {
-                self.state().rest = Some((picture.state, context.clock.now()));
+                self.state().rest = Some(Rest { state: picture.state, since: context.clock.now(), told: told.into() });
             }
             return Ok(Pass::Idle);
         }
@@ -192,7 +243,10 @@ impl Disruption {
     }
 
     /// The commands that still hold, each as it was decided; of empty nodes those that still are.
-    async fn validated(&self, context: &Context, picture: &Picture, commands: Vec<Command>) -> Vec<Command> {
+    async fn validated(&self, context: &Context, picture: &Picture, mut commands: Vec<Command>) -> Vec<Command> {
+        // As they were found: what empty nodes leave behind, the others take as given.
+        commands.sort_by_key(|command| command.method != Method::Empty);
+        self.commands.set_paused(pause::is_asked(context).await);
         let Some(now) = Picture::take(context, &self.commands).await else { return Vec::new() };
         let snapshot = now.snapshot();
         let mut second = Second::look(&snapshot, self.commands.is_paused(), &commands);
@@ -245,14 +299,17 @@ impl Disruption {
         }
     }
 
-    fn is_at_rest(&self, state: u64, now: Timestamp) -> bool {
-        let rest = self.state().rest;
-        rest.is_some_and(|(then, at)| then == state && now < later(at, REST))
+    fn rest(&self, state: u64, now: Timestamp) -> Option<Rest> {
+        self.state().rest.clone().filter(|rest| rest.state == state && now < later(rest.since, REST))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn waits_for_plan(context: &Context) -> bool {
+    context.index.pods().iter().any(|pod| context.index.is_provisionable(&pod.pod))
 }
 
 /// Whether waiting alone may change the answer, before anything else says that it changed.
@@ -265,15 +322,56 @@ fn depends_on_time(proposal: &Proposal) -> bool {
 mod tests {
     use super::*;
 
+    fn rest_in(state: u64) -> Rest {
+        Rest { state, since: Timestamp::UNIX_EPOCH, told: Arc::from([]) }
+    }
+
+    #[test]
+    fn an_idle_loop_goes_on_when_a_change_has_settled_and_after_ten_seconds() {
+        // covers: DIS-LOOP-05
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let seconds = Duration::from_secs;
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default() };
+        assert_eq!(disruption.waits(7, at(0)), None, "it is not idle");
+        let idle = || Some(Idle { until: at(10), seen: 7 });
+        disruption.state().idle = idle();
+        assert_eq!(disruption.waits(8, at(3)), Some(seconds(2)));
+        assert_eq!(disruption.waits(9, at(4)), Some(seconds(2)), "still changing");
+        assert_eq!(disruption.waits(10, at(9)), Some(seconds(1)));
+        assert_eq!(disruption.waits(11, at(10)), None, "for ten seconds at most");
+        disruption.state().idle = idle();
+        assert_eq!(disruption.waits(8, at(3)), Some(seconds(2)));
+        assert_eq!(disruption.waits(8, at(5)), None, "nothing has changed since");
+        disruption.state().idle = idle();
+        disruption.state().rest = Some(rest_in(7));
+        assert_eq!(disruption.waits(7, at(1)), Some(seconds(9)), "woken for nothing");
+    }
+
+    #[test]
+    fn what_a_budget_or_a_promise_holds_back_is_no_rest() {
+        // covers: DIS-CONSOL-02, DIS-SINGLE-06
+        let kept = |reason: Reason| {
+            let decision = karpenter_disruption::Decision::Keep;
+            let (name, price, nearest_miss) = ("n".into(), Default::default(), None);
+            karpenter_disruption::NodeDecision { node: 0, name, price, decision, reasons: vec![reason], nearest_miss }
+        };
+        let of = |held_back, reason| Proposal { commands: Vec::new(), nodes: vec![kept(reason)], held_back };
+        let dear = || Reason::NotCheaper { price: Default::default(), cheapest: None };
+        assert!(!depends_on_time(&of(false, dear())));
+        assert!(depends_on_time(&of(true, dear())));
+        assert!(depends_on_time(&of(false, Reason::Blocked(Blocked::Nominated))));
+        assert!(depends_on_time(&of(false, Reason::Paused { pool: None })));
+    }
+
     #[test]
     fn rest_ends_when_something_changes_and_after_five_minutes() {
         // covers: STATE-30, DIS-EMPTY-06, DIS-MULTI-10
         let at = |second| Timestamp::from_second(second).unwrap();
         let disruption = Disruption { commands: Arc::default(), state: Mutex::default() };
-        assert!(!disruption.is_at_rest(7, at(0)));
-        disruption.state().rest = Some((7, at(0)));
-        assert!(disruption.is_at_rest(7, at(299)));
-        assert!(!disruption.is_at_rest(8, at(1)));
-        assert!(!disruption.is_at_rest(7, at(300)));
+        assert!(disruption.rest(7, at(0)).is_none());
+        disruption.state().rest = Some(rest_in(7));
+        assert!(disruption.rest(7, at(299)).is_some());
+        assert!(disruption.rest(8, at(1)).is_none());
+        assert!(disruption.rest(7, at(300)).is_none());
     }
 }

@@ -15,6 +15,7 @@ use super::queue::Commands;
 use crate::context::Context;
 use crate::pricing;
 use crate::provisioning::pools::{self, Offer};
+use crate::recorder::ObjectRef;
 
 /// Owns what a [`Snapshot`] borrows, and knows whose objects its numbers stand for.
 #[derive(Debug)]
@@ -67,6 +68,14 @@ impl Picture {
 
     pub(super) fn drifted(&self, node: usize) -> bool {
         self.facts[node].drifted.is_some()
+    }
+
+    /// The Node and the NodeClaim, for whoever wants to tell something; what is somebody else's node is their business.
+    pub(super) fn objects(&self, node: usize) -> impl Iterator<Item = ObjectRef> {
+        let machine = self.machines[node].as_ref();
+        let claim = machine.and_then(|machine| machine.claim.as_deref()).map(ObjectRef::node_claim);
+        let node = machine.and_then(|machine| machine.node.as_deref()).filter(|_| claim.is_some()).map(ObjectRef::node);
+        node.into_iter().chain(claim)
     }
 
     pub(super) fn id(&self, node: usize) -> Option<&MachineId> {

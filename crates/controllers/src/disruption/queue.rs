@@ -109,6 +109,14 @@ impl Commands {
         self.state().holders.contains_key(id)
     }
 
+    /// A node can be taken once.
+    pub(super) fn are_free(&self, targets: &[Held]) -> Result<()> {
+        match targets.iter().find(|target| self.has(&target.id)) {
+            None => Ok(()),
+            Some(held) => Err(Error::other(format!("candidate {} is being disrupted already", held.node.name))),
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.state().running.is_empty()
     }
@@ -410,7 +418,7 @@ mod tests {
 
     #[test]
     fn the_more_is_under_way_the_longer_a_command_may_take() {
-        // covers: DIS-QUEUE-14
+        // covers: DIS-QUEUE-02, DIS-QUEUE-14
         let commands = Commands::default();
         assert_eq!(commands.time(), LEAST_TIME);
         let held = |count: u32, from: u32| -> Vec<Held> { (from..from + count).map(held).collect() };
@@ -418,7 +426,10 @@ mod tests {
         assert_eq!(commands.time(), Duration::from_secs(800));
         commands.enqueue(EMPTINESS, Timestamp::UNIX_EPOCH, held(90_000, 10_000), Vec::new());
         assert_eq!(commands.time(), MOST_TIME);
+        assert!(commands.are_free(&held(1, 10_000)).is_err(), "a node can be taken once");
+        assert!(commands.are_free(&held(1, 100_000)).is_ok());
         commands.forget(first);
+        assert!(commands.are_free(&held(1, 0)).is_ok());
         assert!(!commands.has(&MachineId::Provider("0".into())));
         assert!(commands.has(&MachineId::Provider("10000".into())));
     }

@@ -36,9 +36,7 @@ impl Commands {
     /// taints behind, which the next pass takes back.
     pub(super) async fn start(&self, context: &Context, picture: &Picture, command: &Proposed) -> Result<()> {
         let held = held(picture, command)?;
-        if held.iter().any(|target| self.has(&target.id)) {
-            return Err(Error::other("a candidate is being disrupted already"));
-        }
+        self.are_free(&held)?;
         let method = named(command.method);
         log(command, &held, method);
         let held = set_apart(context, held, method.reason, !command.replacements.is_empty()).await?;

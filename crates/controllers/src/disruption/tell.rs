@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use karpenter_disruption::{Command, Decision, Method, NodeDecision, Proposal, Reason, budgets};
-use karpenter_index::{Machine, facts};
+use karpenter_index::facts;
 
 use super::picture::Picture;
 use super::start::dollars;
@@ -18,15 +18,15 @@ use crate::recorder::{Event, ObjectRef};
 const BUDGET_WINDOW: Duration = Duration::from_secs(60);
 const UNCONSOLIDATABLE_WINDOW: Duration = Duration::from_mins(15);
 
-pub(super) fn proposal(context: &Context, picture: &Picture, proposal: &Proposal) {
+/// Answers the events about nodes, which hold as long as the decisions do.
+pub(super) fn proposal(context: &Context, picture: &Picture, proposal: &Proposal) -> Vec<Event> {
     allowances(context, picture);
+    let mut told = Vec::new();
     let mut eligible: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut records = Vec::with_capacity(proposal.nodes.len());
     for node in &proposal.nodes {
         let drifted = picture.drifted(node.node);
-        if let Some(machine) = &picture.machines[node.node] {
-            tell_node(context, picture, machine, node, drifted);
-        }
+        told.extend(of_node(picture, node, drifted));
         for reason in reasons_to_go(proposal, node, drifted) {
             *eligible.entry(reason).or_default() += 1;
         }
@@ -45,6 +45,15 @@ pub(super) fn proposal(context: &Context, picture: &Picture, proposal: &Proposal
         context.metrics.choices.eligible(method, eligible.get(method.reason).copied().unwrap_or(0));
     }
     context.recorder.judged(records);
+    again(context, &told);
+    told
+}
+
+/// The recorder knows what was told lately.
+pub(super) fn again(context: &Context, events: &[Event]) {
+    for event in events {
+        context.recorder.publish(event.clone());
+    }
 }
 
 /// The reasons for which a node may go, whether it does in this pass or not.
@@ -88,21 +97,23 @@ fn reasons_to_go(proposal: &Proposal, node: &NodeDecision, drifted: bool) -> Vec
 }
 
 /// On the Node and the NodeClaim, the most telling reason of each kind.
-fn tell_node(context: &Context, picture: &Picture, machine: &Machine, node: &NodeDecision, drifted: bool) {
+fn of_node(picture: &Picture, node: &NodeDecision, drifted: bool) -> Vec<Event> {
     let first = |kind: Told| node.reasons.iter().find(|reason| why::told(reason, drifted) == kind);
+    let mut events = Vec::new();
     if let Some(reason) = first(Told::Blocked) {
         let text = why::text(&picture.world, reason);
-        on_both(machine).for_each(|object| {
-            context.recorder.publish(Event::normal(object, "DisruptionBlocked", text.clone()));
-        });
+        events
+            .extend(picture.objects(node.node).map(|object| Event::normal(object, "DisruptionBlocked", text.clone())));
     }
     if let Some(reason) = first(Told::Unconsolidatable) {
         let text = why::text(&picture.world, reason);
-        on_both(machine).for_each(|object| {
-            let event = Event::normal(object, "Unconsolidatable", text.clone());
-            context.recorder.publish(event.within(UNCONSOLIDATABLE_WINDOW));
-        });
+        events.extend(
+            picture
+                .objects(node.node)
+                .map(|object| Event::normal(object, "Unconsolidatable", text.clone()).within(UNCONSOLIDATABLE_WINDOW)),
+        );
     }
+    events
 }
 
 /// Commands that buy something, before they are looked at again.
@@ -133,7 +144,6 @@ pub(super) fn rejected(context: &Context, picture: &Picture, command: &Command, 
 fn each_node(picture: &Picture, command: &Command, mut tell: impl FnMut(ObjectRef, &str)) {
     let count = command.candidates.len();
     for candidate in &command.candidates {
-        let Some(machine) = &picture.machines[candidate.node] else { continue };
         let of = if count == 1 { String::new() } else { format!(" (part of {count}-node consolidation)") };
         let replacements = match command.replacements.len() {
             _ if count > 1 => String::new(),
@@ -142,15 +152,8 @@ fn each_node(picture: &Picture, command: &Command, mut tell: impl FnMut(ObjectRe
             many => format!(" -> [{many} replacements]"),
         };
         let text = format!("{}: [{}]{replacements}{of}", command.decision(), candidate.name);
-        on_both(machine).for_each(|object| tell(object, &text));
+        picture.objects(candidate.node).for_each(|object| tell(object, &text));
     }
-}
-
-fn on_both(machine: &Machine) -> impl Iterator<Item = ObjectRef> {
-    let claim = machine.claim.as_deref().map(ObjectRef::node_claim);
-    // What is somebody else's node is their business.
-    let node = machine.node.as_deref().filter(|_| claim.is_some()).map(ObjectRef::node);
-    node.into_iter().chain(claim)
 }
 
 /// What budgets allow now, for every reason; a pool that allows nothing says so.

@@ -69,7 +69,13 @@ impl<'s, 'w> Second<'s, 'w> {
             }
         }
         let movable: Vec<usize> = now.values().flatten().flat_map(|candidate| candidate.pods.clone()).collect();
-        let what_if = WhatIf::new(snapshot.world, &movable);
+        let mut what_if = WhatIf::new(snapshot.world, &movable);
+        for (index, facts) in snapshot.nodes.iter().enumerate() {
+            // A node in its own quiet time takes no pods of those that leave.
+            if facts.quiet_from.is_some_and(|end| snapshot.world.now < end) {
+                what_if.close(index);
+            }
+        }
         Self { snapshot, paused, now, left, what_if }
     }
 
@@ -82,7 +88,7 @@ impl<'s, 'w> Second<'s, 'w> {
 
     /// One by one: what holds goes.
     fn still_empty(&mut self, command: &Command) -> Verdict {
-        let (mut verdict, mut candidates) = (Verdict::default(), 0);
+        let (mut verdict, mut candidates, mut leaving) = (Verdict::default(), 0, Vec::new());
         for before in &command.candidates {
             let Some(Ok(candidate)) = self.now.get(&before.name) else { continue };
             let candidate = candidate.clone();
@@ -91,11 +97,15 @@ impl<'s, 'w> Second<'s, 'w> {
             }
             candidates += 1;
             if self.take(Method::Empty.reason(), &candidate.pool) {
+                leaving.push(candidate.node);
                 verdict.held.insert(candidate.name);
             } else {
                 verdict.failed += 1;
             }
         }
+        // They are no home for the pods of other commands. Nobody moves, so this cannot fail.
+        let _ = self.what_if.leave(&leaving, &[]);
+        self.what_if.settle();
         if candidates == 0 {
             verdict.failed = command.candidates.len();
             verdict.rejected = Some(Rejected::Churn);

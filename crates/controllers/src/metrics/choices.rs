@@ -39,6 +39,8 @@ pub struct Choices {
     timeouts: Family<Kind, Counter>,
     failed_validations: Family<Kind, Counter>,
     queue_failures: Family<Decision, Counter>,
+    scores: Family<Moved, Histogram, Scores>,
+    moves: Family<Moved, Counter>,
     allowed: Family<PoolReason, Gauge>,
     consuming: Family<PoolReason, Gauge>,
     synced: Gauge,
@@ -100,6 +102,22 @@ struct PoolReason {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Moved {
+    decision: &'static str,
+    nodepool: String,
+    policy: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Scores;
+
+impl MetricConstructor<Histogram> for Scores {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new([0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0])
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Pool {
     nodepool: String,
 }
@@ -153,6 +171,8 @@ impl Choices {
             timeouts: Family::default(),
             failed_validations: Family::default(),
             queue_failures: Family::default(),
+            scores: Family::new_with_constructor(Scores),
+            moves: Family::default(),
             allowed: Family::default(),
             consuming: Family::default(),
             synced: Gauge::default(),
@@ -210,6 +230,8 @@ impl Choices {
         add("queue_failures", "Commands that were rolled back", &|registry, name, help| {
             registry.register(name, help, self.queue_failures.clone());
         });
+        registry.register("consolidation_score", "Score of balanced moves", self.scores.clone());
+        registry.register("consolidation_moves", "Moves that were judged", self.moves.clone());
         registry.register("nodepools_allowed_disruptions", "What budgets allow", self.allowed.clone());
         registry.register("nodepools_nodes_consuming_budgets", "What is taken of it", self.consuming.clone());
     }
@@ -274,6 +296,15 @@ impl Choices {
         self.failed_validations.get_or_create(&labels).inc_by(candidates as u64);
     }
 
+    /// A pool approved or rejected a move; only a Balanced one has a score for it.
+    pub fn moved(&self, decision: &'static str, pool: &str, policy: &str, score: Option<f64>) {
+        let labels = Moved { decision, nodepool: pool.to_owned(), policy: policy.to_owned() };
+        self.moves.get_or_create(&labels).inc();
+        if let Some(score) = score {
+            self.scores.get_or_create(&labels).observe(score);
+        }
+    }
+
     /// The reason keeps its capital letter here.
     pub fn allowance(&self, pool: &str, reason: &'static str, allowance: Allowance) {
         let labels = PoolReason { nodepool: pool.to_owned(), reason };
@@ -333,6 +364,8 @@ mod tests {
         choices.decided(EMPTINESS, "delete", ["p".to_owned()]);
         choices.decided(MULTI, "replace", ["p".to_owned()]);
         choices.queue_failed(DRIFT, "replace", 2);
+        choices.moved("approved", "p", "Balanced", Some(0.3));
+        choices.moved("approved", "p", "WhenEmptyOrUnderutilized", None);
         choices.eligible(EMPTINESS, 4);
         choices.evaluated(EMPTINESS, Duration::from_secs(1));
         choices.failed_validations(EMPTINESS, 5);
@@ -352,6 +385,9 @@ mod tests {
             "karpenter_voluntary_disruption_decisions_total{decision=\"delete\",reason=\"empty\",consolidation_type=\"empty\"} 1",
             "karpenter_voluntary_disruption_decisions_by_nodepool_total{nodepool=\"p\",decision=\"delete\",reason=\"empty\",consolidation_type=\"empty\"} 1",
             "karpenter_voluntary_disruption_decisions_total{decision=\"replace\",reason=\"underutilized\",consolidation_type=\"multi\"} 1",
+            "karpenter_consolidation_score_bucket{le=\"0.33\",decision=\"approved\",nodepool=\"p\",policy=\"Balanced\"} 1",
+            "karpenter_consolidation_score_bucket{le=\"0.25\",decision=\"approved\",nodepool=\"p\",policy=\"Balanced\"} 0",
+            "karpenter_consolidation_moves_total{decision=\"approved\",nodepool=\"p\",policy=\"WhenEmptyOrUnderutilized\"} 1",
             "karpenter_voluntary_disruption_queue_failures_total{decision=\"replace\",reason=\"drifted\",consolidation_type=\"replace\"} 2",
             "karpenter_voluntary_disruption_eligible_nodes{reason=\"empty\"} 4",
             "karpenter_voluntary_disruption_decision_evaluation_duration_seconds_count{reason=\"empty\",consolidation_type=\"empty\"} 1",

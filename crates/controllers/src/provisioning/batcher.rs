@@ -1,6 +1,7 @@
 //! Gathers pods that wait until no new ones come, so that they are planned together.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ pub struct Batcher {
     idle: Duration,
     longest: Duration,
     window: Mutex<Window>,
+    has_run: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +37,7 @@ pub enum Due {
 
 impl Batcher {
     pub fn new(idle: Duration, longest: Duration) -> Self {
-        Self { idle, longest, window: Mutex::default() }
+        Self { idle, longest, window: Mutex::default(), has_run: AtomicBool::new(false) }
     }
 
     /// Opens a window, or keeps the open one open. Answers whether that is news; a uid counts once in a window.
@@ -78,7 +80,13 @@ impl Batcher {
 
     /// The pass begins: what comes from now on is the next window's.
     pub fn close(&self) {
+        self.has_run.store(true, Ordering::Relaxed);
         *self.window() = Window::default();
+    }
+
+    /// Whether pods have been planned since the start.
+    pub fn has_run(&self) -> bool {
+        self.has_run.load(Ordering::Relaxed)
     }
 
     fn window(&self) -> MutexGuard<'_, Window> {

@@ -47,8 +47,7 @@ pub(super) fn tell(context: &Context, world: &World, offers: &[Offer], plan: &Pl
 
 /// What is about to be planned: the first few by name, the others by their number.
 pub(super) fn found(world: &World, plan: &Plan, took: Duration) {
-    let placed =
-        plan.existing.iter().flat_map(|(_, pods)| pods).chain(plan.new_nodes.iter().flat_map(|node| &node.pods));
+    let placed = plan.existing.values().flatten().chain(plan.new_nodes.iter().flat_map(|node| &node.pods));
     let pods: Vec<usize> = placed.copied().chain(plan.left_over.iter().map(|left| left.pod)).collect();
     if pods.is_empty() {
         return;
@@ -67,7 +66,7 @@ pub(super) fn found(world: &World, plan: &Plan, took: Duration) {
 /// Remembers when each pod was decided on.
 pub(super) fn count(context: &Context, world: &World, plan: &Plan) {
     let now = context.clock.now();
-    let placed = plan.existing.iter().flat_map(|(_, pods)| pods);
+    let placed = plan.existing.values().flatten();
     let placed = placed.chain(plan.new_nodes.iter().flat_map(|node| &node.pods));
     placed.for_each(|pod| context.metrics.pods.decided(&super::keyed(world, *pod).0, true, now));
     for left in &plan.left_over {

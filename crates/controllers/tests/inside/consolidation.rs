@@ -78,7 +78,7 @@ async fn a_fleet_that_loses_most_of_its_pods_shrinks_within_its_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_replaced_by_a_cheaper_one_and_then_nothing_moves_for_a_day() {
-    // covers: DIS-VALID-02, DIS-QUEUE-01, DIS-QUEUE-03, API-EV-06, API-EV-10
+    // covers: DIS-VALID-02, DIS-QUEUE-01, DIS-CONSOL-05, DIS-CONSOL-10, API-EV-09, API-EV-10
     let mut lab = Lab::new(1).await;
     cluster(&mut lab, underutilized("30s", "100%")).await;
     lab.deployment("web", 7, "1").await;
@@ -142,7 +142,7 @@ async fn a_budget_of_pods_holds_a_node_for_minutes_and_then_lets_it_go() {
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_during_the_wait_stops_a_replacement() {
-    // covers: DIS-VALID-05, DIS-VALID-07, API-EV-11
+    // covers: DIS-VALID-05, DIS-VALID-07, DIS-CONSOL-10, API-EV-11
     let mut lab = Lab::new(1).await;
     cluster(&mut lab, underutilized("0s", "100%")).await;
     lab.deployment("web", 7, "1").await;
@@ -242,4 +242,49 @@ async fn nodes_that_cannot_go_keep_no_others() {
     assert!(condition(&lab.claims().await[0], "DisruptionReason").is_none());
     lab.patch(&format!("{POOLS}/main"), json!({"spec": {"disruption": {"budgets": []}}})).await;
     assert_eq!(lab.list(CLAIMS).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_balanced_pool_says_what_it_approved() {
+    // covers: DIS-BAL-10, DIS-BAL-11, API-EV-12
+    let mut lab = Lab::new(1).await;
+    let disruption =
+        json!({"consolidationPolicy": "Balanced", "consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]});
+    cluster(&mut lab, disruption).await;
+    lab.deployment("web", 7, "1").await;
+    lab.settle(120).await;
+    lab.scale("web", 1).await;
+    lab.settle(180).await;
+    assert_eq!(cents(&lab).await, 5);
+    // All there is to disrupt, for three quarters of the price.
+    for kind in ["Node", "NodeClaim"] {
+        let events = lab.events(kind).await;
+        let told = events.iter().find(|text| text.starts_with("ConsolidationApproved ")).expect("it is told");
+        assert_eq!(told, "ConsolidationApproved score 0.74 >= threshold 0.50 (k: 2, savings 73.7%, disruption 100.0%)");
+    }
+    let labels = "decision=\"approved\",nodepool=\"main\",policy=\"Balanced\"";
+    assert!(
+        lab.metrics().contains(&format!("karpenter_consolidation_score_count{{{labels}}} 1\n")),
+        "{}",
+        lab.metrics()
+    );
+    assert!(lab.metrics().contains(&format!("karpenter_consolidation_moves_total{{{labels}}} 1\n")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_during_a_search_is_not_lost() {
+    // covers: DIS-CONSOL-03
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("0s", "100%")).await;
+    lab.deployment("web", 7, "1").await;
+    lab.settle(400).await;
+    // A look takes half a minute from now on, and the pods go in the middle of one.
+    lab.shop.slow_down(Duration::from_secs(15));
+    lab.patch(&format!("{POOLS}/main"), json!({"spec": {"weight": 3}})).await;
+    lab.settle(10).await;
+    lab.scale("web", 0).await;
+    lab.settle(20).await;
+    lab.shop.slow_down(Duration::ZERO);
+    lab.settle(120).await;
+    assert!(lab.claims().await.is_empty(), "long before everything is looked at anyway");
 }

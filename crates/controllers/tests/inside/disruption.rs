@@ -328,3 +328,30 @@ async fn an_empty_node_that_has_drifted_goes_as_empty() {
     lab.settle(90).await;
     assert!(lab.claims().await.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_on_a_node_of_several_claims_start_no_quiet_time() {
+    // covers: DIS-CONSAFTER-03
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("5m", "100%")).await;
+    lab.crash();
+    let mut twin = lab.claims().await[0].clone();
+    let before = twin["status"]["lastPodEventTime"].clone();
+    let status = twin.as_object_mut().unwrap().remove("status").unwrap();
+    twin["metadata"] = json!({"name": "twin", "labels": twin["metadata"]["labels"]});
+    lab.create(CLAIMS, twin).await;
+    lab.patch(&format!("{CLAIMS}/twin/status"), json!({"status": status})).await;
+    lab.run(karpenter_controllers::disruption::reconcilers());
+    lab.settle(30).await;
+    lab.scale("web", 0).await;
+    lab.settle(60).await;
+    let times: Vec<Value> = lab.claims().await.iter().map(|one| one["status"]["lastPodEventTime"].clone()).collect();
+    assert_eq!(times, [before.clone(), before.clone()], "nobody can tell whose node it is");
+    lab.delete(&format!("{CLAIMS}/twin")).await;
+    lab.settle(5).await;
+    lab.scale("web", 1).await;
+    lab.settle(30).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 1);
+    assert_ne!(claims[0]["status"]["lastPodEventTime"], before);
+}

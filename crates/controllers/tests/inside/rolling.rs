@@ -125,12 +125,14 @@ async fn a_replacement_that_cannot_be_bought_leaves_the_old_node_as_it_was() {
     // covers: DIS-QUEUE-11, DIS-QUEUE-15, DIS-DRIFT-15, DIS-DRIFT-16, CP-J2
     let mut lab = Lab::new(1).await;
     fleet(&mut lab, 1, "100%").await;
-    edit(&lab, "a").await;
-    lab.settle(3).await;
-    let since = condition(&lab.claims().await[0], "Drifted").unwrap()["lastTransitionTime"].clone();
+    let name = lab.claims().await[0]["metadata"]["name"].clone();
     // Nobody knows yet that it cannot be had.
     lab.shop.sell_out_secretly("large");
-    let name = lab.claims().await[0]["metadata"]["name"].clone();
+    edit(&lab, "a").await;
+    lab.settle(10).await;
+    let claims = lab.claims().await;
+    let old = claims.iter().find(|claim| claim["metadata"]["name"] == name).unwrap();
+    let since = condition(old, "Drifted").unwrap()["lastTransitionTime"].clone();
     lab.settle(600).await;
     let claims = lab.claims().await;
     let old = claims.iter().find(|claim| claim["metadata"]["name"] == name).unwrap();
@@ -324,4 +326,68 @@ async fn dying_while_a_command_is_rolled_back() {
         assert!(lab.shop.bought() <= 4, "{}", lab.shop.bought());
         assert_eq!(tainted(&lab.list(NODES).await), 0);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_go_side_by_side_while_the_budget_lets_them() {
+    // covers: DIS-QUEUE-19, DIS-DRIFT-17
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 3, "2").await;
+    edit(&lab, "a").await;
+    let mut most = 0;
+    for _ in 0..150 {
+        lab.settle(2).await;
+        most = most.max(tainted(&lab.list(NODES).await));
+    }
+    assert_eq!(most, 2, "the second starts when the first has its machine, not when it is done");
+    assert_eq!(rolled(&lab, "a").await, (3, 3));
+    assert_eq!(running(&lab.pods("web").await), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_cannot_leave_a_node_that_goes_get_room_again_and_again() {
+    // covers: DIS-QUEUE-23
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 1, "0").await;
+    let pdb = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    lab.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", pdb).await;
+    let old = lab.claims().await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    lab.delete(&format!("{CLAIMS}/{old}")).await;
+    for bought in 2..4 {
+        lab.settle(60).await;
+        assert_eq!(lab.shop.bought(), bought, "though no pod waits for a node");
+        let claims = lab.claims().await;
+        let new = claims.iter().find(|claim| claim["metadata"]["deletionTimestamp"].is_null()).unwrap();
+        lab.delete(&format!("{CLAIMS}/{}", new["metadata"]["name"].as_str().unwrap())).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_process_plans_the_pods_that_wait_before_it_takes_nodes() {
+    // covers: CP-I5
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    let disruption =
+        json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]});
+    lab.pool("main", json!({"disruption": disruption})).await;
+    lab.run(all(&Settings::default()));
+    lab.deployment("web", 1, "7").await;
+    lab.settle(120).await;
+    lab.crash();
+    // Its pod goes, and another comes that nobody has planned: no scheduler is that slow, but a node may be unready.
+    lab.scale("web", 0).await;
+    lab.settle(5).await;
+    let node = lab.list(NODES).await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    lab.patch(&format!("{NODES}/{node}"), json!({"spec": {"unschedulable": true}})).await;
+    lab.deployment("late", 1, "7").await;
+    lab.settle(5).await;
+    lab.run(all(&Settings::default()));
+    lab.settle(60).await;
+    let effects = lab.scythe.done();
+    let taint = effects.iter().position(|effect| effect.has(&["PATCH /api/v1/nodes/", "karpenter.sh/disrupted"]));
+    let bought = effects.iter().rposition(|effect| effect.has(&["POST", "/nodeclaims"]));
+    assert!(bought.is_some() && taint.is_none_or(|taint| taint > bought.unwrap()), "{taint:?} {bought:?}");
+    lab.settle(60).await;
+    assert_eq!(running(&lab.pods("late").await), 1);
 }

@@ -118,3 +118,35 @@ async fn planned_pods_are_nominated_to_their_node_before_it_is_ready() {
     assert_eq!(running(&lab.pods("web").await), 6);
     assert_eq!(lab.shop.bought(), 3, "the plan came true");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_pool_costs_is_counted_where_it_can_be_known() {
+    // covers: STATE-COST-02, STATE-COST-04
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    for name in ["main", "broken"] {
+        lab.pool(name, json!({"disruption": {"consolidateAfter": "Never"}})).await;
+    }
+    lab.run(all(&Settings::default()));
+    let claim = |name: &str, pool: &str, kind: &str| {
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name, "labels": {
+                "karpenter.sh/nodepool": pool, "node.kubernetes.io/instance-type": kind,
+                "topology.kubernetes.io/zone": "a", "karpenter.sh/capacity-type": "on-demand"}},
+            "spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["small"]}]}})
+    };
+    for (name, pool, kind) in [("a", "main", "small"), ("b", "main", "unknown"), ("c", "broken", "small")] {
+        lab.create(super::lab::CLAIMS, claim(name, pool, kind)).await;
+    }
+    lab.settle(60).await;
+    let text = lab.metrics();
+    assert!(
+        text.contains("karpenter_nodepools_cost_total{nodepool=\"main\"} 0.05\n"),
+        "what is not known is free: {text}"
+    );
+    assert!(text.contains("karpenter_nodepools_cost_tracker_errors_total{nodepool=\"broken\"}"), "{text}");
+    assert!(!text.contains("karpenter_nodepools_cost_total{nodepool=\"broken\"}"), "{text}");
+    lab.delete(&format!("{}/main", super::lab::POOLS)).await;
+    lab.settle(5).await;
+    assert!(!lab.metrics().contains("karpenter_nodepools_cost_total{nodepool=\"main\"}"), "forgotten with its pool");
+}
