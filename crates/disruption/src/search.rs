@@ -21,9 +21,11 @@ use crate::trial::{self, Trial};
 const LONGEST_PREFIX: usize = 100;
 /// With more candidates than this only one start is tried: one command more or less no longer decides.
 const MOST_FOR_STARTS: usize = 400;
+/// And then this many rounds are made: what is left comes with the next pass, which follows at once.
+const ROUNDS_IF_MANY: usize = 2;
 /// A thread is not worth starting for fewer candidates than this: it needs a copy of the cluster.
 const LEAST_FOR_A_THREAD: usize = 100;
-/// With more commands than this the pass is checked as a whole and by halves, not command by command.
+/// With more commands than this a pass is not checked command by command.
 const MOST_ONE_BY_ONE: usize = 60;
 /// Sizes of the groups in which candidates are tried together.
 const GROUPS: [usize; 5] = [2, 3, 5, 8, 16];
@@ -84,7 +86,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         check: Option<WhatIf<'w>>,
     ) -> Self {
         let check = check.map(|mut check| {
-            let alone = housed_for(&mut check, &[], &[]).unwrap_or_default();
+            let alone = housed_for(&mut check, &[], &[], usize::MAX).unwrap_or_default();
             (check, alone)
         });
         let at_node = candidates.iter().enumerate().map(|(at, candidate)| (candidate.node, at)).collect();
@@ -129,7 +131,9 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
     fn rebuild(&mut self, base: Mark, sets: &[Vec<usize>]) {
         self.restart(base);
         for members in sets {
-            self.take(members);
+            if members.iter().all(|at| self.is_free(*at)) {
+                self.take(members);
+            }
         }
     }
 
@@ -146,7 +150,8 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             self.take(&start);
         }
         self.take_deletions();
-        loop {
+        let rounds = if self.candidates.len() <= MOST_FOR_STARTS { usize::MAX } else { ROUNDS_IF_MANY };
+        for _ in 0..rounds {
             self.take_prefixes();
             let before = self.taken.len();
             self.take_singles();
@@ -349,13 +354,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             return self.rebuild(base, &all);
         }
         if all.len() > MOST_ONE_BY_ONE {
-            // One command always holds; all of them do not.
-            let (mut fits, mut fails) = (1, all.len());
-            while fails - fits > all.len() / 64 + 1 {
-                let middle = fits.midpoint(fails);
-                if self.is_housed(base, middle) { fits = middle } else { fails = middle }
-            }
-            return self.rebuild(base, &all[..fits]);
+            return self.hold_deletions_together(base);
         }
         let mut kept: Vec<Vec<usize>> = Vec::new();
         for one in all {
@@ -366,6 +365,28 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             }
         }
         self.rebuild(base, &kept);
+    }
+
+    /// With many commands only those that buy nothing are held together: packing what hundreds of replacements are bought
+    /// for anew says little about each of them.
+    fn hold_deletions_together(&mut self, base: Mark) {
+        let (deletions, others): (Vec<Taken>, Vec<Taken>) =
+            std::mem::take(&mut self.taken).into_iter().partition(|taken| taken.trial.replacements.is_empty());
+        self.taken = deletions;
+        let all = self.members();
+        let mut fits = all.len();
+        if fits > 1 && !self.is_housed(base, fits) {
+            // One alone always holds; all of them do not.
+            let mut fails = fits;
+            fits = 1;
+            while fails - fits > all.len() / 64 + 1 {
+                let middle = fits.midpoint(fails);
+                if self.is_housed(base, middle) { fits = middle } else { fails = middle }
+            }
+        }
+        let others = others.into_iter().map(|taken| taken.members);
+        let sets: Vec<Vec<usize>> = all[..fits].iter().cloned().chain(others).collect();
+        self.rebuild(base, &sets);
     }
 
     /// All nodes of the first commands gone at once: do their pods find room for no more than was bought? Leaves the
@@ -379,8 +400,12 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let bought = taken.iter().flat_map(|taken| &taken.trial.replacements);
         let bought: MicroUsd = bought.map(|replacement| replacement.node.launch.price).sum();
         let (price, limit) = match &mut self.check {
-            Some((check, alone)) => (housed_for(check, &nodes, &pods), bought + *alone),
-            None => (housed_for(self.what_if, &nodes, &pods), bought),
+            Some((check, alone)) => (housed_for(check, &nodes, &pods, usize::MAX), bought + *alone),
+            None => {
+                // Nothing was bought: the first new node ends it.
+                let most_new = if bought == MicroUsd(0) { 0 } else { usize::MAX };
+                (housed_for(self.what_if, &nodes, &pods, most_new), bought)
+            }
         };
         price.is_some_and(|price| price <= limit)
     }
@@ -421,9 +446,9 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 }
 
 /// What is bought when these nodes go at once; nothing where somebody finds no place. Leaves no trace.
-fn housed_for(what_if: &mut WhatIf<'_>, nodes: &[usize], pods: &[usize]) -> Option<MicroUsd> {
+fn housed_for(what_if: &mut WhatIf<'_>, nodes: &[usize], pods: &[usize], most_new: usize) -> Option<MicroUsd> {
     let mark = what_if.mark();
-    let price = what_if.leave(nodes, pods).ok().map(|housing| {
+    let price = what_if.leave_for(nodes, pods, most_new).ok().map(|housing| {
         let price = |new| {
             let kinds: Vec<usize> = what_if.offers(new, Narrowing::None).iter().map(|offer| offer.kind).collect();
             let launch = what_if.launch(new, Narrowing::None, &kinds);

@@ -130,7 +130,7 @@ fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant
         nodes.and(only);
     }
     problem.keep_acceptable_nodes(state, class, variant, &mut nodes);
-    for node in nodes.iter().collect::<Vec<_>>() {
+    for node in nodes.iter() {
         if problem.node_takes(state, node, pod) {
             problem.put_on_node(state, node, (pod, variant));
             return true;

@@ -141,8 +141,13 @@ impl<'w> WhatIf<'w> {
 
     /// Takes nodes out, with these pods of theirs. Whatever the answer, the state stays as it is until it is rolled back.
     pub fn leave(&mut self, nodes: &[usize], pods: &[usize]) -> Result<Housing, Homeless> {
+        self.leave_for(nodes, pods, usize::MAX)
+    }
+
+    /// As [`Self::leave`], giving up as soon as it takes more new nodes than this.
+    pub fn leave_for(&mut self, nodes: &[usize], pods: &[usize], most_new: usize) -> Result<Housing, Homeless> {
         let queue = self.take_out_all(nodes, pods);
-        self.place_all(queue)
+        self.place_all(queue, most_new)
     }
 
     /// As [`Self::leave`], but only onto nodes that are there: a cheap way to find that it takes a new one.
@@ -223,13 +228,23 @@ impl<'w> WhatIf<'w> {
     }
 
     /// Largest first, until a full round places none.
-    fn place_all(&mut self, queue: Vec<usize>) -> Result<Housing, Homeless> {
+    fn place_all(&mut self, queue: Vec<usize>, most_new: usize) -> Result<Housing, Homeless> {
         let start = self.state.mark();
         let mut waiting = queue.clone();
         while !waiting.is_empty() {
             let before = waiting.len();
             let (problem, state) = (&mut self.problem, &mut self.state);
-            waiting.retain(|pod| first_match::place(problem, state, *pod, Reserving::Fallback).is_err());
+            let mut too_many = None;
+            waiting.retain(|pod| {
+                let left = too_many.is_some() || first_match::place(problem, state, *pod, Reserving::Fallback).is_err();
+                if state.claims.len() - state.settled > most_new {
+                    too_many.get_or_insert(*pod);
+                }
+                left
+            });
+            if let Some(pod) = too_many {
+                return Err(Homeless::NoPlace { pod: self.problem.pods[pod].index });
+            }
             if waiting.len() == before {
                 // Whoever waited before may go on waiting.
                 match waiting.iter().find(|pod| self.waiting.binary_search(pod).is_err()) {
