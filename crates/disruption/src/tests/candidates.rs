@@ -23,7 +23,8 @@ fn the_first_check_that_fails_is_told() {
     // covers: DIS-CAND-01, DIS-CAND-03, DIS-CAND-13
     type Change = fn(NodeBuilder) -> NodeBuilder;
     let same: Change = |node| node;
-    let table: [(Change, fn(&mut NodeFacts), &str); 8] = [
+    type Row = (Change, fn(&mut NodeFacts), &'static str);
+    let table: [Row; 8] = [
         (same, |facts| facts.in_queue = true, "Node is already being disrupted"),
         (|node| node.stage(Stage::Launched), |_| {}, "Nodeclaim does not have an associated node"),
         (|node| node.stage(Stage::Registered), |facts| facts.nominated = true, "Node isn't initialized"),

@@ -118,7 +118,8 @@ fn waiting_pods_keep_the_room_they_need() {
 fn what_a_candidate_needs_is_checked_in_order() {
     // covers: DIS-CONSOL-01
     type Change = fn(NodeBuilder) -> NodeBuilder;
-    let table: [(Change, fn(&mut NodeFacts), fn(&mut PoolFacts), &str); 6] = [
+    type Row = (Change, fn(&mut NodeFacts), fn(&mut PoolFacts), &'static str);
+    let table: [Row; 6] = [
         (|n| n.label(INSTANCE_TYPE, "gone").without_label(ZONE), |_| {}, |_| {}, "Instance Type \"gone\" not found"),
         (
             |n| n.without_label(CAPACITY_TYPE).without_label(ZONE),
