@@ -103,6 +103,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             let first = |search: &mut Self, most_new| search.best_prefix(most_new).map(|(members, _)| members);
             let tried = [first(&mut self, 1), first(&mut self, usize::MAX)];
             starts.extend(tried.into_iter().flatten().map(Some));
+            starts.extend(self.best_single().map(|at| Some(vec![at])));
             starts.dedup();
         }
         let mut best: Vec<Vec<usize>> = Vec::new();
@@ -121,6 +122,14 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let found = self.finish();
         self.what_if.rollback(base);
         found
+    }
+
+    /// The one candidate that saves most alone; of equals the first.
+    fn best_single(&mut self) -> Option<usize> {
+        let free: Vec<usize> = (0..self.candidates.len()).filter(|at| self.is_free(*at)).collect();
+        let answers = self.sweep(&free);
+        let saving = free.iter().zip(&answers).filter_map(|(at, answer)| Some((answer.as_ref().ok()?.savings, *at)));
+        saving.max_by_key(|(savings, at)| (*savings, usize::MAX - at)).map(|(_, at)| at)
     }
 
     fn members(&self) -> Vec<Vec<usize>> {
