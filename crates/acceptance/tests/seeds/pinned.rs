@@ -171,7 +171,7 @@ async fn gpu_nodes_get_the_image_with_drivers_from_the_same_class_and_stay_when_
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_node_goes_half_a_minute_after_its_last_pod_and_one_with_pods_stays() {
-    // covers: SEED0-19, SEED2-02
+    // covers: SEED0-19, SEED1-41, SEED2-02
     let lab = lab().await;
     lab.apply(objects(&["000/workloads/api.yaml"])).await;
     lab.settle(600).await;
