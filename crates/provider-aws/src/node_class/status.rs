@@ -15,8 +15,6 @@ use crate::reservations::is_expiring;
 
 const MINUTE: Next = Next::After(Duration::from_secs(60));
 const FIVE_MINUTES: Next = Next::After(Duration::from_secs(300));
-/// A capacity block is no longer launched into from this long before its end: EC2 begins to reclaim half an hour
-/// before, and draining takes time.
 
 fn status(class: &mut EC2NodeClass) -> &mut EC2NodeClassStatus {
     class.status.get_or_insert_default()
