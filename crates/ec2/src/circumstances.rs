@@ -9,6 +9,9 @@ use karpenter_core::{MicroUsd, Quantity};
 use crate::catalogue::CapacityClass;
 use crate::kubelet::expression::Formulas;
 
+/// Of a placement group: how it is bought, in which zone, and which one.
+pub type Partition = (CapacityClass, Arc<str>, Arc<str>);
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
     /// Memory that registered nodes of a type reported, which takes the place of the estimate.
@@ -17,7 +20,7 @@ pub struct Circumstances {
     /// group's node class is looked at.
     pub out_of_stock: BTreeMap<Arc<str>, BTreeSet<(CapacityClass, Arc<str>)>>,
     /// The same for single partitions of the placement group that is looked at.
-    pub closed_partitions: BTreeMap<Arc<str>, BTreeSet<(CapacityClass, Arc<str>, Arc<str>)>>,
+    pub closed_partitions: BTreeMap<Arc<str>, BTreeSet<Partition>>,
     /// Capacity types that cannot be bought at all.
     pub closed_classes: BTreeSet<CapacityClass>,
     /// Ids of subnets without free addresses.

@@ -103,6 +103,7 @@ mod tests {
         ] {
             assert_eq!(words.is_restricted(key), restricted, "{key}");
         }
+        // covers: AWS-OPS-15
         assert_eq!(words.normalize("topology.ebs.csi.aws.com/zone"), "topology.kubernetes.io/zone");
         assert_eq!(words.reservation_id.as_deref(), Some("karpenter.k8s.aws/capacity-reservation-id"));
     }

@@ -7,7 +7,7 @@ use karpenter_core::labels::{CAPACITY_TYPE, RESERVED, ZONE};
 use karpenter_core::{MicroUsd, Offering, Requirement, Requirements, Reservation};
 
 use crate::catalogue::{CapacityClass, RegionFacts, TypeFacts};
-use crate::circumstances::Circumstances;
+use crate::circumstances::{Circumstances, Partition};
 use crate::labels;
 use crate::nodeclass::{CapacityReservation, NodeClassFacts, PlacementStrategy};
 use crate::requirements::{capacity_type, truth};
@@ -149,7 +149,7 @@ impl<'a> Market<'a> {
         let closed = self.circumstances.closed_partitions.get(&facts.name);
         let is_closed = |offering: &Offering, partition: &str| {
             let (Some(kind), Some(zone)) = (offering.capacity_type(), offering.zone()) else { return false };
-            let of = |closed: &(CapacityClass, Arc<str>, Arc<str>)| {
+            let of = |closed: &Partition| {
                 capacity_type(closed.0) == Some(&*kind) && closed.1 == zone && *closed.2 == *partition
             };
             closed.is_some_and(|closed| closed.iter().any(of))

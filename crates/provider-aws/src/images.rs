@@ -164,3 +164,41 @@ impl Images {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::testing::{Fake, at};
+
+    #[tokio::test]
+    async fn every_parameter_that_holds_a_withdrawn_image_is_asked_again() {
+        // covers: AWS-AMI-22, AWS-AMI-23
+        let fake = Arc::new(Fake::default());
+        let held = [("latest/a", "ami-1"), ("latest/b", "ami-1"), ("latest/c", "ami-2"), ("pinned", "ami-1")];
+        *fake.parameters.lock().unwrap() = held.map(|(name, image)| (name.to_owned(), image.to_owned())).to_vec();
+        let image = |id: &str, deprecated_from: Option<i64>| Image {
+            id: id.into(),
+            name: id.into(),
+            architecture: "x86_64".into(),
+            created: Some(at(0)),
+            deprecated_from: deprecated_from.map(at),
+        };
+        let images = Images::new(fake.aws(), Duration::from_secs(60));
+        let read = || async {
+            fake.asked();
+            for (name, _) in held {
+                images.parameter(name, name != "pinned", PARAMETER_LIFE, at(100)).await.unwrap();
+            }
+            fake.asked()
+        };
+        assert_eq!(read().await.len(), 4);
+        *fake.images.lock().unwrap() = vec![image("ami-1", Some(200)), image("ami-2", None)];
+        images.drop_withdrawn(at(100)).await.unwrap();
+        assert!(read().await.is_empty(), "not withdrawn yet");
+        *fake.images.lock().unwrap() = vec![image("ami-1", Some(100)), image("ami-2", None)];
+        images.drop_withdrawn(at(100)).await.unwrap();
+        assert_eq!(read().await, ["GetParameter latest/a", "GetParameter latest/b"], "both, and no pinned one");
+    }
+}

@@ -33,6 +33,7 @@ pub mod provider;
 pub mod reservations;
 pub mod security_groups;
 pub mod settings;
+pub mod startup;
 pub mod subnets;
 pub mod sweep;
 pub mod tagging;
@@ -44,6 +45,7 @@ mod testing;
 pub mod ttl;
 pub mod types;
 pub mod unavailable;
+pub mod version;
 pub mod zonal_shift;
 
 pub use calls::Aws;

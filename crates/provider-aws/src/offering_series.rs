@@ -71,11 +71,11 @@ pub async fn round(parts: &Parts) -> Result<Duration, ProviderError> {
 
 /// By type, capacity type and zone. With reservations every type and zone has a reserved line, also where there is none.
 pub fn offerings(lists: &[InstanceTypes], reserved_capacity: bool) -> Vec<OfferingSeries> {
-    let mut found: BTreeMap<(Arc<str>, Arc<str>, Arc<str>), (bool, Option<MicroUsd>)> = BTreeMap::new();
+    let mut found: BTreeMap<[Arc<str>; 3], (bool, Option<MicroUsd>)> = BTreeMap::new();
     for kind in lists.iter().flat_map(|list| list.iter()) {
         for offering in &kind.offerings {
             let (Some(bought), Some(zone)) = (offering.capacity_type(), offering.zone()) else { continue };
-            let entry = found.entry((kind.name.clone(), bought, zone)).or_default();
+            let entry = found.entry([kind.name.clone(), bought, zone]).or_default();
             entry.0 |= offering.available;
             // An offering without a price is listed at nothing, and nothing is not a price.
             let price = Some(offering.price).filter(|price| price.0 > 0 || offering.reservation.is_some());
@@ -88,18 +88,15 @@ pub fn offerings(lists: &[InstanceTypes], reserved_capacity: bool) -> Vec<Offeri
             let zones = kind.offerings.iter().filter_map(|offering| offering.zone());
             let of_type = kind.requirements.get(ZONE).values.into_iter();
             for zone in zones.chain(of_type) {
-                found.entry((kind.name.clone(), Arc::from(RESERVED), zone)).or_default();
+                found.entry([kind.name.clone(), Arc::from(RESERVED), zone]).or_default();
             }
         }
     }
-    let series = |((instance_type, capacity_type, zone), (available, price))| OfferingSeries {
-        instance_type,
-        capacity_type,
-        zone,
-        available,
-        price,
-    };
-    found.into_iter().map(series).collect()
+    let mut series = Vec::with_capacity(found.len());
+    for ([instance_type, capacity_type, zone], (available, price)) in found {
+        series.push(OfferingSeries { instance_type, capacity_type, zone, available, price });
+    }
+    series
 }
 
 #[cfg(test)]
@@ -122,7 +119,7 @@ mod tests {
         };
         let both = [closed.clone(), open];
         assert_eq!(of(&both, "m5.large", "spot", "us-east-1b"), Some((true, true)));
-        assert_eq!(of(&[closed.clone()], "m5.large", "spot", "us-east-1b"), Some((false, true)));
+        assert_eq!(of(std::slice::from_ref(&closed), "m5.large", "spot", "us-east-1b"), Some((false, true)));
         assert_eq!(of(&both, "c5.large", "on-demand", "us-east-1b"), Some((false, true)));
         assert_eq!(of(&both, "c5.large", "reserved", "us-east-1a"), Some((false, false)), "there is none");
         assert!(offerings(&both, false).iter().all(|one| &*one.capacity_type != "reserved"));

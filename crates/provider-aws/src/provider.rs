@@ -31,12 +31,14 @@ use crate::profiles::Profiles;
 use crate::reservations::Reservations;
 use crate::security_groups::SecurityGroups;
 use crate::settings::Settings;
+use crate::startup;
 use crate::subnets::Subnets;
 use crate::tags::launch_tags;
 use crate::templates::Templates;
 use crate::ttl::Now;
 use crate::types::{ListError, Types};
 use crate::unavailable::Unavailable;
+use crate::version::Version;
 use crate::zonal_shift::ZonalShifts;
 
 use describe::{describe, group_labels};
@@ -59,6 +61,7 @@ pub struct Parts {
     pub zonal_shifts: Arc<ZonalShifts>,
     pub placement_groups: PlacementGroups,
     pub launch_templates: Templates,
+    pub version: Version,
     pub instances: Instances,
     pub(crate) fleets: FleetBatch,
     pub(crate) plans: Plans,
@@ -116,6 +119,7 @@ impl Parts {
             profiles: Profiles::new(aws.clone(), &settings.cluster_name),
             reservations: Reservations::new(aws.clone()),
             placement_groups: PlacementGroups::new(aws.clone()),
+            version: Version::new(&settings.kubernetes_version),
             launch_templates: Templates::new(aws.clone(), &settings.cluster_name),
             instances: Instances::new(
                 aws.clone(),
@@ -139,6 +143,7 @@ impl Parts {
 
     /// Types and zones must be known before anything is decided, prices may come later.
     pub async fn start(&self) -> Result<(), ProviderError> {
+        startup::connect(&self.aws).await?;
         if self.settings.enable_zonal_shift {
             self.zonal_shifts.start().await?;
         }

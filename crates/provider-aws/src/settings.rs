@@ -12,8 +12,10 @@ pub struct Settings {
     pub ca_bundle: Option<String>,
     /// Address of the cluster's DNS service; an IPv6 one makes the cluster an IPv6 cluster.
     pub cluster_dns: Option<String>,
-    /// `major.minor`.
+    /// `major.minor`, at the start.
     pub kubernetes_version: String,
+    /// The version is asked of EKS, not of the API server.
+    pub eks_control_plane: bool,
     pub isolated_vpc: bool,
     pub disable_dry_run: bool,
     pub ami_refresh: Duration,
@@ -35,6 +37,7 @@ impl Settings {
             ca_bundle: None,
             cluster_dns: None,
             kubernetes_version: kubernetes_version.to_owned(),
+            eks_control_plane: false,
             isolated_vpc: false,
             disable_dry_run: false,
             ami_refresh: Duration::from_secs(60),
@@ -48,5 +51,20 @@ impl Settings {
 
     pub fn is_ipv6(&self) -> bool {
         self.cluster_dns.as_ref().is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dns_address_tells_the_family_of_the_cluster() {
+        // covers: AWS-OPS-09
+        for (address, want) in [(None, false), (Some("10.100.0.10"), false), (Some("fd00::a"), true)] {
+            let mut settings = Settings::new("here", "https://api", "1.36");
+            settings.cluster_dns = address.map(str::to_owned);
+            assert_eq!(settings.is_ipv6(), want, "{address:?}");
+        }
     }
 }

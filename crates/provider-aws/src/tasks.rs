@@ -15,6 +15,7 @@ use crate::offering_series;
 use crate::prices;
 use crate::provider::Parts;
 use crate::sweep;
+use crate::version;
 
 const HALF_A_DAY: Duration = Duration::from_secs(12 * 3600);
 const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
@@ -128,6 +129,11 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
             async move { parts.zonal_shifts.round(&parts).await }
         }));
     }
+    let (versioned, of_server) = (of(parts), client.clone());
+    all.push(Task::new("providers.version", version::EVERY, move || {
+        let (parts, client) = (versioned.clone(), of_server.clone());
+        async move { parts.version.round(&parts, &client).await }
+    }));
     let offered = of(parts);
     all.push(Task::new("cloudprovider.metrics", Duration::ZERO, move || {
         let parts = offered.clone();

@@ -86,6 +86,8 @@ pub(crate) struct Fake {
     /// What the queue holds: id and body. Every poll gets all of it.
     pub(crate) messages: Mutex<Vec<(String, String)>>,
     pub(crate) polls: Mutex<Vec<ReceiveMessages>>,
+    pub(crate) parameters: Mutex<Vec<(String, String)>>,
+    pub(crate) images: Mutex<Vec<Image>>,
     /// Names of types, and the zones that sell each; no types at all is a failure.
     pub(crate) sold: Mutex<Vec<(&'static str, Vec<&'static str>)>>,
     pub(crate) asked: Mutex<Vec<String>>,
@@ -179,7 +181,8 @@ impl Ec2 for Fake {
     }
 
     async fn describe_images(&self, _: &DescribeImages) -> Result<Vec<Image>> {
-        not_scripted("DescribeImages")
+        self.ask("DescribeImages");
+        Ok(self.images.lock().unwrap().clone())
     }
 
     async fn describe_capacity_reservations(
@@ -201,15 +204,16 @@ impl Ec2 for Fake {
         if request.ids.iter().any(|id| known.iter().all(|instance| instance.id != *id)) {
             return Err(AwsError::new("DescribeInstances", "InvalidInstanceID.NotFound", "one of them"));
         }
-        Ok(known.into_iter().filter(|instance| request.ids.contains(&instance.id)).collect())
+        let asked = |instance: &Instance| request.ids.is_empty() || request.ids.contains(&instance.id);
+        Ok(known.into_iter().filter(asked).collect())
     }
 
     async fn describe_instance_status(&self, _: &[Filter]) -> Result<Vec<InstanceStatus>> {
         not_scripted("DescribeInstanceStatus")
     }
 
-    async fn create_fleet(&self, _: &CreateFleet) -> Result<FleetAnswer> {
-        self.ask("CreateFleet");
+    async fn create_fleet(&self, request: &CreateFleet) -> Result<FleetAnswer> {
+        self.ask(format!("CreateFleet {}", request.total));
         not_scripted("CreateFleet")
     }
 
@@ -253,8 +257,10 @@ impl Ec2 for Fake {
 
 #[async_trait]
 impl Ssm for Fake {
-    async fn get_parameter(&self, _: &str) -> Result<String> {
-        not_scripted("GetParameter")
+    async fn get_parameter(&self, name: &str) -> Result<String> {
+        self.ask(format!("GetParameter {name}"));
+        let found = self.parameters.lock().unwrap().iter().find(|(known, _)| known == name).cloned();
+        found.map(|(_, value)| value).ok_or_else(|| AwsError::new("GetParameter", "ParameterNotFound", "none"))
     }
 }
 

@@ -198,3 +198,69 @@ impl CloudSeries {
         self.termination_failures.get_or_create(&labels).inc();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use karpenter_core::MicroUsd;
+    use karpenter_provider_aws::offering_series::{OfferingSeries, TypeSeries};
+
+    use super::*;
+
+    fn page(registry: &Registry) -> String {
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, registry).unwrap();
+        page
+    }
+
+    #[test]
+    fn the_provider_has_upstreams_series() {
+        // covers: AWS-MET-01, AWS-MET-03, AWS-MET-04, AWS-MET-05, AWS-MET-06, AWS-MET-07, AWS-MET-08
+        let mut registry = Registry::with_prefix("karpenter");
+        let series = CloudSeries::register(&mut registry);
+        series.launch_failed("a", "az1", "spot", "InsufficientInstanceCapacity");
+        series.termination_failed("a", "az1");
+        series.interruption.received("no_op");
+        series.interruption.unhealthy("SystemStatus");
+        series.interruption.handled(Duration::from_secs(2));
+        let offer = |name: &str, available: bool, price: Option<u64>| OfferingSeries {
+            instance_type: name.into(),
+            capacity_type: "spot".into(),
+            zone: "a".into(),
+            available,
+            price: price.map(MicroUsd),
+        };
+        let kind = TypeSeries { instance_type: "m5.large".into(), vcpus: 2, memory_bytes: 8 << 30 };
+        series.offers.offerings(
+            &[offer("m5.large", true, Some(50_000)), offer("gone", true, None)],
+            std::slice::from_ref(&kind),
+        );
+        series.offers.offerings(&[offer("m5.large", true, Some(50_000)), offer("c5.large", false, None)], &[kind]);
+        series.offers.batched("create_fleet", 50, Duration::from_millis(35));
+        series.offers.user_data("main", 1234);
+        series.offers.user_data("other", 1);
+        series.offers.node_class_gone("other");
+        let page = page(&registry);
+        let of = |name: &str| format!("{{instance_type=\"{name}\",capacity_type=\"spot\",zone=\"a\"}}");
+        for line in [
+            "karpenter_cloudprovider_instance_launch_failures_total{zone=\"a\",zone_id=\"az1\",capacity_type=\"spot\",reason=\"InsufficientInstanceCapacity\"} 1".to_owned(),
+            "karpenter_cloudprovider_instance_termination_failures_total{zone=\"a\",zone_id=\"az1\"} 1".to_owned(),
+            "karpenter_interruption_received_messages_total{message_type=\"no_op\"} 1".to_owned(),
+            "karpenter_interruption_instance_status_unhealthy_total{category=\"SystemStatus\"} 1".to_owned(),
+            "karpenter_interruption_message_queue_duration_seconds_sum 2".to_owned(),
+            format!("karpenter_cloudprovider_instance_type_offering_available{} 1", of("m5.large")),
+            format!("karpenter_cloudprovider_instance_type_offering_available{} 0", of("c5.large")),
+            format!("karpenter_cloudprovider_instance_type_offering_price_estimate{} 0.05", of("m5.large")),
+            "karpenter_cloudprovider_instance_type_cpu_cores{instance_type=\"m5.large\"} 2".to_owned(),
+            "karpenter_cloudprovider_instance_type_memory_bytes{instance_type=\"m5.large\"} 8589934592".to_owned(),
+            "karpenter_cloudprovider_batcher_batch_size_sum{batcher=\"create_fleet\"} 50".to_owned(),
+            "karpenter_cloudprovider_batcher_batch_time_seconds_sum{batcher=\"create_fleet\"} 0.035".to_owned(),
+            "karpenter_ec2nodeclasses_userdata_bytes{nodeclass=\"main\"} 1234".to_owned(),
+        ] {
+            assert!(page.contains(&line), "{line} is not in\n{page}");
+        }
+        let gone = ["instance_type=\"gone\"", "nodeclass=\"other\""];
+        assert!(gone.iter().all(|label| !page.contains(label)), "what is gone has no series: {page}");
+    }
+}

@@ -4,6 +4,8 @@
 
 #[path = "region/metrics.rs"]
 mod metrics;
+#[path = "region/outages.rs"]
+mod outages;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -216,7 +218,7 @@ fn node_of(lab: &Lab, id: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_spot_warning_brings_a_replacement_in_one_pass_of_planning() {
-    // covers: SCH-BATCH-26, API-IQ-04, API-IQ-06, API-IQ-07, API-IQ-08, API-IQ-10, AWS-OPS-16, AWS-MET-07
+    // covers: SCH-BATCH-26, API-IQ-04, API-IQ-06, API-IQ-07, API-IQ-08, API-IQ-10, AWS-OPS-16, AWS-MET-07, AWS-IT-35, AWS-IT-37, SEED0-30, SEED3-14
     let lab = Lab::with(5, |_, settings| settings.interruption_queue = Some("simulated".to_owned())).await;
     lab.pool_of(&["spot"]).await;
     lab.settle(10).await;
@@ -224,6 +226,15 @@ async fn a_spot_warning_brings_a_replacement_in_one_pass_of_planning() {
     lab.settle(240).await;
     let pods = lab.list("/api/v1/namespaces/default/pods").await;
     assert!(pods.iter().all(|pod| pod["status"]["phase"] == "Running"), "{pods:?}");
+    // Registered nodes told how much memory their type really has.
+    let provider = &lab.context.provider;
+    let types = provider.instance_types(&lab.context.index.node_pool("default").unwrap()).await.unwrap();
+    for node in lab.list("/api/v1/nodes").await {
+        let name = node["metadata"]["labels"]["node.kubernetes.io/instance-type"].as_str().unwrap();
+        let known = types.iter().find(|kind| &*kind.name == name).unwrap().capacity.get("memory");
+        let told: karpenter_core::Quantity = node["status"]["capacity"]["memory"].as_str().unwrap().parse().unwrap();
+        assert_eq!(known, told, "{name}");
+    }
     let before = lab.launches().len();
     let fleets = lab.region.calls()["CreateFleet"];
     let victim = lab.region.instances().remove(0).instance;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use karpenter_provider_aws::calls::{Filter, InstanceStatus, PlacementGroup, Shift, StatusCheck};
+use karpenter_provider_aws::calls::{Filter, InstanceStatus, NewLaunchTemplate, PlacementGroup, Shift, StatusCheck};
 
 use super::Region;
 
@@ -28,6 +28,18 @@ impl Region {
     /// The cluster is registered with ARC, and these are its shifts.
     pub fn set_shifts(&self, shifts: Vec<Shift>) {
         self.lock().staged.shifts = Some(shifts);
+    }
+
+    /// Every launch template there is.
+    pub fn templates(&self) -> Vec<NewLaunchTemplate> {
+        self.lock().templates.values().map(|held| held.template.clone()).collect()
+    }
+
+    /// Somebody takes a tag off an instance.
+    pub fn untag(&self, instance: &str, key: &str) {
+        if let Some(record) = self.lock().records.get_mut(instance) {
+            record.instance.tags.remove(key);
+        }
     }
 
     pub fn set_placement_groups(&self, groups: Vec<PlacementGroup>) {

@@ -10,5 +10,7 @@ mod lab;
 mod launches;
 mod node_classes;
 mod regions;
+mod seeds;
 mod shifts;
+mod startup;
 mod stores;

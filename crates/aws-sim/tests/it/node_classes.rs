@@ -430,3 +430,49 @@ async fn a_pool_may_bring_kubelet_settings_of_its_own() {
     assert_eq!(lab.provider.is_drifted(&claim).await.unwrap().as_deref(), Some("NodeClassDrift"));
     assert_eq!(pods(&lab.provider.instance_types(&pool).await.unwrap()), of_class);
 }
+
+#[tokio::test(start_paused = true)]
+async fn metadata_options_are_checked_and_filled_in() {
+    // covers: AWS-NC-18
+    let lab = Lab::new(quiet(1)).await;
+    let api = Api::<EC2NodeClass>::all(lab.client.clone());
+    let class = |name: &str, options: &Value| -> EC2NodeClass {
+        let spec = with(json!({"metadataOptions": options}));
+        let object = json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": name}, "spec": spec,
+        });
+        serde_json::from_value(object).unwrap()
+    };
+    for (number, options) in [
+        json!({"httpEndpoint": "on"}),
+        json!({"httpProtocolIPv6": "maybe"}),
+        json!({"httpPutResponseHopLimit": 0}),
+        json!({"httpPutResponseHopLimit": 65}),
+        json!({"httpTokens": "never"}),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let made = api.create(&PostParams::default(), &class(&format!("bad-{number}"), options)).await;
+        assert!(made.is_err(), "{options}");
+    }
+    let stored = |name: &'static str, options: Value| {
+        let (client, object) = (
+            lab.client.clone(),
+            json!({
+                "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": name},
+                "spec": with(json!({"metadataOptions": options})),
+            }),
+        );
+        async move {
+            let request = http::Request::post("/apis/karpenter.k8s.aws/v1/ec2nodeclasses")
+                .header("content-type", "application/json")
+                .body(object.to_string().into_bytes())
+                .unwrap();
+            client.request::<Value>(request).await.unwrap()["spec"]["metadataOptions"].clone()
+        }
+    };
+    let filled = |hops: u32, tokens: &str| json!({"httpEndpoint": "enabled", "httpProtocolIPv6": "disabled", "httpPutResponseHopLimit": hops, "httpTokens": tokens});
+    assert_eq!(stored("hops", json!({"httpPutResponseHopLimit": 64})).await, filled(64, "required"));
+    assert_eq!(stored("tokens", json!({"httpTokens": "optional"})).await, filled(1, "optional"));
+}

@@ -170,6 +170,7 @@ fn a_zone_is_shut_when_shifted_or_all_its_subnets_are_full() {
 
 #[test]
 fn reservations_are_nearly_free_while_they_last() {
+    // covers: AWS-CR-07, AWS-PRICE-13
     let mut shop = Shop::new();
     let reservation = |id: &str, zone: &str, remaining, expiring| CapacityReservation {
         id: id.into(),
@@ -191,7 +192,7 @@ fn reservations_are_nearly_free_while_they_last() {
     let want = [("cr-elsewhere", false), ("cr-1", true), ("cr-empty", false), ("cr-old", false)];
     assert_eq!(ids, want.map(|(id, available)| (id.to_owned(), available)), "by zone");
     let first = &reserved[1];
-    assert!(first.price < MicroUsd(10), "{:?}", first.price);
+    assert_eq!(first.price, MicroUsd(5_000_000).fraction(1, 10_000_000));
     assert_eq!(first.reservation.as_ref().unwrap().remaining, 2);
     for (key, value) in [
         (CAPACITY_TYPE, RESERVED),
@@ -203,6 +204,10 @@ fn reservations_are_nearly_free_while_they_last() {
     ] {
         assert_eq!(first.requirements.0.get(key), Some(&Requirement::one(value)), "{key}");
     }
+    let mut unpriced = Shop { region: shop.region.clone(), class: shop.class.clone(), ..Shop::new() };
+    unpriced.region.on_demand.clear();
+    let free = unpriced.offerings("c5.large").into_iter().find(|o| o.available && o.reservation.is_some()).unwrap();
+    assert_eq!(free.price, MicroUsd(0), "paid for already, whatever it would cost");
     shop.circumstances.shifted_zones = ["id-c".into()].into();
     assert!(shop.offerings("c5.large").iter().all(|offering| !offering.available));
     shop.settings.reserved_capacity = false;

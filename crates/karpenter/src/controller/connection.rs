@@ -144,6 +144,7 @@ impl Connection {
             subnet_refresh: given.subnet_refresh,
             interruption_queue: given.interruption_queue.clone(),
             enable_zonal_shift: given.enable_zonal_shift,
+            eks_control_plane: given.eks_control_plane,
             ec2: given.shared.ec2,
             strict_min_values: given.shared.core.min_values == karpenter_core::settings::MinValuesPolicy::Strict,
             ..Settings::new(&name, &endpoint, &format!("{}.{minor}", version.major))

@@ -64,7 +64,8 @@ impl<'a> Round<'a> {
         let going = claim.metadata.deletion_timestamp.is_some();
         // A drain that is under way ends now, if the machine has got that bad.
         let hurry = going && deadline.is_some();
-        if !first || going && !hurry || !parts.objects.end_claim(claim, deadline).await? || hurry {
+        let ended = first && (!going || hurry) && parts.objects.end_claim(claim, deadline).await?;
+        if !ended || hurry {
             return Ok(());
         }
         let name = claim.metadata.name.as_deref().unwrap_or_default();

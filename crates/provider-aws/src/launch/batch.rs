@@ -195,4 +195,27 @@ mod tests {
         caller.spend(&["a".to_owned()]);
         assert_ne!(token(&["a"]), first, "a spent token would give the old answer");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn joining_leaves_the_requests_of_the_callers_alone() {
+        // covers: AWS-BATCH-03, AWS-BATCH-09
+        let fake = Arc::new(crate::testing::Fake::default());
+        let batch = FleetBatch::new(fake.aws(), Arc::new(|| crate::testing::at(0)), Arc::new(|_, _| {}));
+        let request = CreateFleet {
+            client_token: None,
+            dry_run: false,
+            kind: crate::calls::FleetKind::Spot,
+            total: 1,
+            configs: vec![],
+            tags: Default::default(),
+            context: None,
+            prioritized: false,
+        };
+        let mine = [request.clone(), request.clone(), request.clone()];
+        let joined = mine.iter().enumerate().map(|(n, request)| batch.create(request.clone(), format!("uid-{n}")));
+        let answers = futures_util::future::join_all(joined).await;
+        assert!(answers.iter().all(Result::is_err), "one call failed, and with it all who joined");
+        assert_eq!(fake.asked(), ["CreateFleet 3"]);
+        assert!(mine.iter().all(|held| *held == request));
+    }
 }

@@ -21,7 +21,7 @@ fn status(class: &mut EC2NodeClass) -> &mut EC2NodeClassStatus {
 }
 
 pub(super) async fn images(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
-    match parts.images.list(class, &parts.settings.kubernetes_version, (parts.now)()).await {
+    match parts.images.list(class, &parts.version.current(), (parts.now)()).await {
         Ok(found) if found.is_empty() => {
             status(class).amis = None;
             conditions.bad(AMIS, "AMINotFound", "AMISelector did not match any AMIs");

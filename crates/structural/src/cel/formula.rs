@@ -77,9 +77,9 @@ impl Formula {
             Val::Int(number) => Ok(number),
             Val::Double(number) if !number.is_finite() => Err(format!("the result is {number}")),
             Val::Double(number) => {
-                // Past 2^63 a cast would silently give the largest integer.
+                // Past 2^63, which is what the largest integer comes to, a cast would silently give that.
                 let cut = number.trunc();
-                if (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&cut) {
+                if (i64::MIN as f64..i64::MAX as f64).contains(&cut) {
                     Ok(cut as i64)
                 } else {
                     Err(format!("the result {number} is out of range"))

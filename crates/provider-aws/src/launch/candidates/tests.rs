@@ -172,3 +172,23 @@ fn tenancy_is_default_if_it_may_be() {
     assert_eq!(of(&[(aws::TENANCY, "In", &["dedicated", "default"])]), "default");
     assert_eq!(of(&[(aws::TENANCY, "In", &["dedicated"])]), "dedicated");
 }
+
+#[test]
+fn of_two_blocks_the_one_that_would_cost_less_is_taken() {
+    // covers: AWS-FLEET-03, AWS-FLEET-04, AWS-PRICE-13
+    let block = |id: &str, name: &str| CapacityReservation {
+        instance_type: name.into(),
+        ..reservation(id, ReservationKind::CapacityBlock, ZONES[0], 1)
+    };
+    let mut class = facts();
+    class.capacity_reservations = vec![block("cr-dear", "c5.4xlarge"), block("cr-cheap", "m5.large")];
+    let found = pick(&types(&class, &["c5.4xlarge", "m5.large"]), &[(CAPACITY, "In", &["reserved"])]).unwrap();
+    assert_eq!(names(&found), ["m5.large"], "both are nearly free");
+    // Of two kinds of reservation the cheaper one wins, not the one that comes first.
+    class.capacity_reservations = vec![
+        CapacityReservation { kind: ReservationKind::Default, ..block("cr-default", "c5.4xlarge") },
+        block("cr-block", "m5.large"),
+    ];
+    let found = pick(&types(&class, &["c5.4xlarge", "m5.large"]), &[(CAPACITY, "In", &["reserved"])]).unwrap();
+    assert_eq!(names(&found), ["m5.large"]);
+}
