@@ -31,11 +31,13 @@ const OTHERS: [Ties; 7] = [
 
 /// The ways that are tried besides the baseline.
 pub(crate) fn others(problem: &Problem<'_>) -> &'static [Ties] {
-    match problem.pods.len() {
-        _ if problem.classes.len() > MOST_CLASSES => &[],
-        0..=FEW_PODS => &OTHERS,
-        0..=MOST_PODS_FOR_TIES => &OTHERS[..3],
-        _ => &[],
+    let pods = problem.pods.len();
+    if problem.classes.len() > MOST_CLASSES || pods > MOST_PODS_FOR_TIES {
+        &[]
+    } else if pods > FEW_PODS {
+        &OTHERS[..3]
+    } else {
+        &OTHERS
     }
 }
 
