@@ -64,7 +64,12 @@ impl Context {
             kind: kind.kind,
             plural: kind.plural,
         };
-        let options = karpenter_index::Options { settings: settings.scheduling.clone(), vocabulary, node_class };
+        let options = karpenter_index::Options {
+            settings: settings.scheduling.clone(),
+            vocabulary,
+            node_class,
+            plan_window: settings.nomination_window(),
+        };
         Self {
             index: Arc::new(Index::new(options)),
             recorder: Recorder::new(clock.clone()),

@@ -72,6 +72,7 @@ impl Reconciler for Nomination {
             return Ok(Action::Done);
         };
         let now = context.clock.now();
+        context.index.end_plans(now);
         let pods = context.index.planned_for(&key.name);
         let step = next_step(&machine, now, context.settings.nomination_window());
         let Step::Nominate { node, until } = step.unless(pods.is_empty()) else {
@@ -158,8 +159,8 @@ impl Step {
     }
 }
 
-/// A node is worth nominating to from when its Node exists until a while after it is complete: by then its pods are
-/// bound, or cannot be.
+/// A node is worth nominating to from when its Node exists, for as long as pods are planned for it. Once it is complete
+/// it is shielded a while longer each time.
 fn next_step(machine: &Machine, now: Timestamp, window: Duration) -> Step {
     let (Some(node), Some(reduced)) = (&machine.node, &machine.reduced) else { return Step::Wait };
     let Some(node) = node.metadata.name.clone().filter(|_| !reduced.deleting && reduced.is_managed()) else {
@@ -167,11 +168,7 @@ fn next_step(machine: &Machine, now: Timestamp, window: Duration) -> Step {
     };
     let initialized = machine.claim.as_ref().and_then(|claim| claim.condition(conditions::INITIALIZED));
     let complete = initialized.filter(|condition| condition.status == "True");
-    let until = complete.map(|condition| later(condition.last_transition_time.0, window));
-    match until {
-        Some(until) if until <= now => Step::Wait,
-        until => Step::Nominate { node, until },
-    }
+    Step::Nominate { node, until: complete.map(|_| later(now, window)) }
 }
 
 /// A pod that preempts others has its own nomination, which is left alone.

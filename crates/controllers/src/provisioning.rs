@@ -114,6 +114,7 @@ async fn pass(context: &Context) -> Result<()> {
     outcome::found(&world, &plan, began.elapsed());
     outcome::tell(context, &world, &offers, &plan);
     outcome::count(context, &world, &plan);
+    context.index.begin_plan();
     nominate(context, &world, &plan, now);
     create_all(context, &world, &offers, &plan).await
 }

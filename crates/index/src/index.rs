@@ -5,6 +5,7 @@ mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use karpenter_api::{NodeClaim, NodePool};
@@ -30,6 +31,9 @@ pub struct Options {
     pub settings: Settings,
     pub vocabulary: Arc<Vocabulary>,
     pub node_class: NodeClassKind,
+    /// How long planned pods count on their machines once those of their plan are complete: by then they are bound, or
+    /// cannot be.
+    pub plan_window: Duration,
 }
 
 /// Shared by everybody who decides. One lock, held for moments and never across an await.
@@ -76,6 +80,9 @@ pub(crate) struct State {
     /// Where pods without a node are planned to run: the name of a NodeClaim, by pod.
     pub(crate) planned: BTreeMap<Key, Planned>,
     pub(crate) planned_on: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    /// The number of the last plan, and by claim that of the last one that had pods for it.
+    pub(crate) round: u64,
+    pub(crate) rounds: BTreeMap<Arc<str>, u64>,
     pub(crate) usage: BTreeMap<Arc<str>, Resources>,
     pub(crate) reduced: BTreeMap<MachineId, Arc<karpenter_core::Node>>,
     pub(crate) refused: Vec<Refused>,
@@ -306,6 +313,8 @@ impl State {
             nominated: BTreeMap::new(),
             planned: BTreeMap::new(),
             planned_on: BTreeMap::new(),
+            round: 0,
+            rounds: BTreeMap::new(),
             usage: BTreeMap::new(),
             reduced: BTreeMap::new(),
             refused: Vec::new(),

@@ -77,6 +77,7 @@ impl Index {
     /// The cluster as it is known now, with these pools to buy from.
     pub fn snapshot(&self, now: Timestamp, pools: Vec<Pool>) -> Arc<World> {
         let mut state = self.state();
+        state.end_plans(now);
         state.refresh_world();
         let world = Arc::make_mut(&mut state.world);
         world.now = now;
@@ -145,8 +146,9 @@ impl State {
     }
 
     /// A pod as the solver should see it: on the machine it is bound to, or planned for, or nominated to while that is
-    /// coming. Machines go by the name they have at their stage, and a nomination to a node that is gone counts for
-    /// nothing.
+    /// coming. A plan outlives the coming of its machine for a while, since kube-scheduler clears nominations at every
+    /// failed attempt. Machines go by the name they have at their stage, and a nomination to a node that is gone counts
+    /// for nothing.
     fn as_seen(&self, key: &Key, tracked: &TrackedPod) -> Pod {
         let mut pod = tracked.pod.clone();
         let named = |name: &str| self.machines.of_node(name).and_then(|id| self.reduced.get(id));
@@ -157,8 +159,10 @@ impl State {
             return pod;
         }
         let claim = self.planned.get(key).and_then(|planned| self.machines.of_claim(&planned.claim));
-        let planned = claim.and_then(|id| self.reduced.get(id)).filter(|machine| Self::is_coming(machine));
+        let planned = claim.and_then(|id| self.reduced.get(id)).filter(|machine| Self::is_ours_to_stay(machine));
         let nominated = pod.nominated_node.as_deref().and_then(named);
+        let elsewhere = nominated.filter(|machine| Self::is_ours_to_stay(machine) && !Self::is_coming(machine));
+        let planned = planned.filter(|planned| elsewhere.is_none_or(|machine| machine.name == planned.name));
         if let Some(machine) = nominated.filter(|machine| Self::is_coming(machine)).or(planned) {
             pod.node = Some(machine.name.clone());
             pod.nominated_node = None;

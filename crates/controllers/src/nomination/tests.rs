@@ -42,7 +42,7 @@ fn initialized(machine: Machine, at: i64) -> Machine {
 }
 
 #[test]
-fn pods_are_nominated_from_when_the_node_exists_until_it_had_time_to_take_them() {
+fn pods_are_nominated_from_when_the_node_exists() {
     // covers: LC-POD-13
     let now = Timestamp::from_second(100).unwrap();
     let nominate = |until: Option<i64>| Step::Nominate {
@@ -55,8 +55,8 @@ fn pods_are_nominated_from_when_the_node_exists_until_it_had_time_to_take_them()
         (on(true, Stage::Launched), nominate(None)),
         (on(true, Stage::Registered), nominate(None)),
         (machine(true, Stage::Registered, true), Step::Wait),
-        (initialized(on(true, Stage::Initialized), 99), nominate(Some(119))),
-        (initialized(on(true, Stage::Initialized), 80), Step::Wait),
+        (initialized(on(true, Stage::Initialized), 99), nominate(Some(120))),
+        (initialized(on(true, Stage::Initialized), 80), nominate(Some(120))),
         (on(true, Stage::Unmanaged), Step::Wait),
     ] {
         assert_eq!(next_step(&machine, now, Duration::from_secs(20)), want, "{machine:?}");

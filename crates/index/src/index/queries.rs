@@ -257,10 +257,22 @@ impl Index {
         self.state().nominated.get(id).is_some_and(|until| now < *until)
     }
 
-    /// These pods are planned to run on the claim's machine. They count there while it is coming.
+    /// What is planned from now on belongs together.
+    pub fn begin_plan(&self) {
+        self.state().round += 1;
+    }
+
+    /// Forgets plans that had their time: see [`crate::Options::plan_window`].
+    pub fn end_plans(&self, now: Timestamp) {
+        self.state().end_plans(now);
+    }
+
+    /// These pods are planned to run on the claim's machine. They count there until its plan is over.
     pub fn plan(&self, claim: &str, pods: &[(Key, Arc<str>)]) {
         let mut state = self.state();
         let claim: Arc<str> = claim.into();
+        let round = state.round;
+        state.rounds.insert(claim.clone(), round);
         for (key, uid) in pods {
             let holds = state.pods.get(key).is_some_and(|pod| pod.pod.uid == *uid && pod.pod.node.is_none());
             if !holds {

@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use karpenter_api::NodeClaim;
-use karpenter_api::conditions::{CONSOLIDATABLE, DRIFTED, Status};
+use karpenter_api::conditions::{CONSOLIDATABLE, DRIFTED, INITIALIZED, Status};
 use karpenter_api::labels::DO_NOT_DISRUPT;
 use karpenter_core::labels::NODEPOOL;
 use karpenter_core::node::Stage;
 use karpenter_core::resources::NODES;
 use karpenter_core::{Quantity, Resources};
 
-use super::State;
+use super::{Planned, State};
 use crate::change::{Change, Pair, What};
 use crate::key::Key;
 use crate::kind::Kind;
@@ -103,8 +104,15 @@ impl State {
                 .as_ref()
                 .is_some_and(|pod| *pod.pod.uid == *uid && pod.pod.node.is_none() && !pod.pod.is_terminal())
         };
+        let plan = self.planned.get(key).map(|planned| planned.claim.clone());
         if self.planned.get(key).is_some_and(|planned| !keeps_plan(&planned.uid)) {
             self.unplan(key);
+        }
+        if let Some(bound) = node(&pair.new).filter(|_| node(&pair.old).is_none()) {
+            let of_plan = plan.as_deref().and_then(|claim| self.machines.of_claim(claim));
+            if (of_plan.is_none() || of_plan != self.machines.of_node(&bound)) && !self.swap(key, &bound, plan) {
+                self.crowd_out(&bound);
+            }
         }
         self.dirty.pods.insert(key.clone());
         self.sweep_interner();
@@ -120,9 +128,7 @@ impl State {
         let ids = self.machines.claim(name, ours);
         self.refresh_all(ids);
         if ours.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some()) {
-            for key in self.planned_on.get(name).cloned().unwrap_or_default() {
-                self.unplan(&key);
-            }
+            self.unplan_all(name);
         }
     }
 
@@ -225,10 +231,89 @@ impl State {
         refile(&mut self.attached_to, key, node(old), node(new));
     }
 
-    /// Whether pods planned for a claim, or nominated to its node, count as being there: it is ours, coming, and not
-    /// going away.
+    /// Whether pods nominated to a machine count as being there: it is ours, coming, and not going away.
     pub(crate) fn is_coming(node: &karpenter_core::Node) -> bool {
-        node.is_managed() && node.stage < Stage::Initialized && !node.deleting
+        Self::is_ours_to_stay(node) && node.stage < Stage::Initialized
+    }
+
+    /// Whether pods planned for a machine count as being there, complete or not.
+    pub(crate) fn is_ours_to_stay(node: &karpenter_core::Node) -> bool {
+        node.is_managed() && !node.deleting
+    }
+
+    /// Plans whose machines have all been complete for a while are over: what is not bound by now waits for another
+    /// place. A machine that is complete waits for the others of its plan, since under a spread its pods do.
+    pub(crate) fn end_plans(&mut self, now: Timestamp) {
+        let window = SignedDuration::try_from(self.options.plan_window).unwrap_or(SignedDuration::MAX);
+        // By round: since when all are complete; nothing while one is coming.
+        let mut complete: BTreeMap<u64, Option<Timestamp>> = BTreeMap::new();
+        for (name, round) in &self.rounds {
+            let Some(claim) = self.node_claims.get(&Key::cluster(name)) else { continue };
+            let done = claim.condition(INITIALIZED).filter(|condition| condition.status == "True");
+            let done = done.map(|condition| condition.last_transition_time.0);
+            let so_far = complete.entry(*round).or_insert(done);
+            *so_far = so_far.zip(done).map(|(a, b)| a.max(b));
+        }
+        let is_over = |since: &Option<Timestamp>| since.is_some_and(|since| now.duration_since(since) >= window);
+        let over: BTreeSet<u64> =
+            complete.iter().filter(|(_, since)| is_over(since)).map(|(round, _)| *round).collect();
+        let ended: Vec<Arc<str>> =
+            self.rounds.iter().filter(|(_, round)| over.contains(round)).map(|(name, _)| name.clone()).collect();
+        for claim in ended {
+            self.unplan_all(&claim);
+        }
+    }
+
+    fn unplan_all(&mut self, claim: &str) {
+        self.rounds.remove(claim);
+        for key in self.planned_on.get(claim).cloned().unwrap_or_default() {
+            self.unplan(&key);
+        }
+    }
+
+    /// A pod went where one just like it was planned: that one takes its place in the plan, and all others keep theirs.
+    fn swap(&mut self, bound: &Key, node: &str, plan: Option<Arc<str>>) -> bool {
+        let (Some(plan), Some(pod)) = (plan, self.pods.get(bound)) else { return false };
+        let Some(members) = self.machines.of_node(node).and_then(|id| self.machines.members(id)) else { return false };
+        let alike = |key: &&Key| {
+            let other = self.pods.get(key);
+            other.is_some_and(|other| other.pod.shape == pod.pod.shape && other.pod.claims == pod.pod.claims)
+        };
+        let planned = members.claims.iter().filter_map(|claim| self.planned_on.get(claim)).flatten();
+        let Some(other) = planned.into_iter().find(alike).cloned() else { return false };
+        let Some(uid) = self.pods.get(&other).map(|pod| pod.pod.uid.clone()) else { return false };
+        self.unplan(&other);
+        self.planned.insert(other.clone(), Planned { uid, claim: plan.clone() });
+        refile(&mut self.planned_on, &other, None, Some(plan));
+        true
+    }
+
+    /// Somebody else took room on a machine that was planned for others: those that no longer fit wait for another place.
+    fn crowd_out(&mut self, node: &str) {
+        let Some(id) = self.machines.of_node(node).cloned() else { return };
+        let Some(machine) = self.reduced.get(&id).cloned() else { return };
+        let claims: Vec<Arc<str>> =
+            self.machines.members(&id).map_or_else(Vec::new, |of| of.claims.iter().cloned().collect());
+        let planned: Vec<Key> =
+            claims.iter().filter_map(|claim| self.planned_on.get(claim)).flatten().cloned().collect();
+        if planned.is_empty() {
+            return;
+        }
+        let mut used = Resources::default();
+        let bound = self.pods_on.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key));
+        for pod in bound.filter(|pod| !pod.pod.is_terminal()) {
+            used.add(&pod.pod.shape.requests);
+        }
+        for key in planned {
+            let Some(pod) = self.pods.get(&key) else { continue };
+            let mut with = used.clone();
+            with.add(&pod.pod.shape.requests);
+            if with.iter().all(|(name, amount)| amount <= machine.allocatable.get(name)) {
+                used = with;
+            } else {
+                self.unplan(&key);
+            }
+        }
     }
 }
 

@@ -28,6 +28,7 @@ impl Cluster {
             settings: Settings::default(),
             vocabulary: Arc::new(Vocabulary::kubernetes()),
             node_class: CLASS,
+            plan_window: Duration::from_secs(20),
         };
         Self { index: Index::new(options), version: std::cell::Cell::new(10) }
     }
@@ -55,7 +56,11 @@ impl Cluster {
     }
 
     fn world(&self) -> Arc<World> {
-        self.index.snapshot(Timestamp::UNIX_EPOCH, Vec::new())
+        self.world_at(0)
+    }
+
+    fn world_at(&self, second: i64) -> Arc<World> {
+        self.index.snapshot(Timestamp::from_second(second).unwrap(), Vec::new())
     }
 
     /// The nodes of a snapshot, by name: `name stage deleting`.
@@ -72,7 +77,11 @@ impl Cluster {
 
     /// Where a snapshot shows pods: `name on node`.
     fn places(&self) -> Vec<String> {
-        let world = self.world();
+        self.places_at(0)
+    }
+
+    fn places_at(&self, second: i64) -> Vec<String> {
+        let world = self.world_at(second);
         let mut all: Vec<String> = world
             .pods
             .iter()
@@ -412,8 +421,17 @@ fn what_consolidation_should_look_at_again_moves_its_clock() {
     moved("prices", true, &|| cluster.index.unsettle());
 }
 
+/// A claim whose node is complete since a second.
+fn complete(name: &str, id: &str, since: i64) -> Value {
+    let mut claim = claim(name, id);
+    let since = Timestamp::from_second(since).unwrap().to_string();
+    claim["status"]["conditions"] = json!([{"type": "Initialized", "status": "True", "reason": "Initialized",
+        "message": "", "lastTransitionTime": since}]);
+    claim
+}
+
 #[test]
-fn planned_pods_are_shown_on_the_machine_while_it_is_coming() {
+fn planned_pods_are_shown_on_their_machine_until_it_had_time_to_take_them() {
     // covers: LC-POD-13
     let cluster = Cluster::new();
     for name in ["one", "two"] {
@@ -428,12 +446,77 @@ fn planned_pods_are_shown_on_the_machine_while_it_is_coming() {
     cluster.tell(Kind::Node, node("n", "id", "registered"));
     assert_eq!(cluster.places(), ["one on n", "two on n"]);
     cluster.tell(Kind::Node, node("n", "id", "initialized"));
-    assert_eq!(cluster.places(), ["one waits", "two waits"], "from now on what is bound counts");
+    cluster.tell(Kind::NodeClaim, complete("c", "id", 0));
+    assert_eq!(cluster.places_at(19), ["one on n", "two on n"], "whether kube-scheduler cleared the nomination or not");
+    let mut hopeful = pod("two", "");
+    hopeful["status"]["nominatedNodeName"] = json!("n");
+    cluster.tell(Kind::Pod, hopeful);
+    assert_eq!(cluster.places_at(19), ["one on n", "two on n"]);
     cluster.tell(Kind::Pod, pod("one", "n"));
     let planned: Vec<_> = cluster.index.planned_for("c").iter().map(|pod| pod.pod.name.clone()).collect();
     assert_eq!(planned, ["two".into()], "one has its place");
-    cluster.forget(Kind::NodeClaim, "c");
+    cluster.tell(Kind::Pod, pod("two", ""));
+    assert_eq!(cluster.places_at(20), ["one on n", "two waits"], "it cannot be bound there");
     assert!(cluster.index.planned_claim(&Key::new("default", "two")).is_none());
+}
+
+#[test]
+fn a_plan_lasts_until_all_its_machines_had_time_and_pods_alike_may_swap() {
+    // covers: LC-POD-13
+    let cluster = Cluster::new();
+    let key = |name: &str| (Key::new("default", name), Arc::from(name));
+    for name in ["one", "two", "three"] {
+        cluster.tell(Kind::Pod, pod(name, ""));
+    }
+    cluster.index.begin_plan();
+    for (name, id, pods) in [("c", "id", vec![key("one"), key("two")]), ("d", "jd", vec![key("three")])] {
+        cluster.tell(Kind::NodeClaim, claim(name, id));
+        cluster.index.plan(name, &pods);
+    }
+    cluster.tell(Kind::Node, node("n", "id", "initialized"));
+    cluster.tell(Kind::NodeClaim, complete("c", "id", 0));
+    assert_eq!(cluster.places_at(600), ["one on n", "three on d", "two on n"], "the other one is still coming");
+    cluster.tell(Kind::Pod, pod("three", "n"));
+    assert_eq!(cluster.places_at(600), ["one on d", "three on n", "two on n"], "one for another just like it");
+    cluster.tell(Kind::Node, node("m", "jd", "initialized"));
+    cluster.tell(Kind::NodeClaim, complete("d", "jd", 700));
+    assert_eq!(cluster.places_at(719), ["one on m", "three on n", "two on n"]);
+    cluster.index.begin_plan();
+    assert_eq!(cluster.places_at(720), ["one waits", "three on n", "two waits"]);
+}
+
+#[test]
+fn a_plan_ends_with_its_claim_its_machine_or_its_room() {
+    // covers: LC-POD-13
+    let setup = || {
+        let cluster = Cluster::new();
+        for name in ["one", "two"] {
+            cluster.tell(Kind::Pod, pod(name, ""));
+        }
+        cluster.tell(Kind::NodeClaim, complete("c", "id", 0));
+        let mut node = node("n", "id", "initialized");
+        node["status"]["allocatable"]["pods"] = json!("10");
+        cluster.tell(Kind::Node, node);
+        let key = |name: &str| (Key::new("default", name), Arc::from(name));
+        cluster.index.plan("c", &[key("one"), key("two")]);
+        assert_eq!(cluster.places(), ["one on n", "two on n"]);
+        cluster
+    };
+    let cluster = setup();
+    cluster.forget(Kind::NodeClaim, "c");
+    assert_eq!(cluster.places(), ["one waits", "two waits"]);
+
+    let cluster = setup();
+    cluster.index.mark(&[provider("id")]);
+    assert_eq!(cluster.places(), ["one waits", "two waits"]);
+
+    let cluster = setup();
+    cluster.tell(Kind::Pod, pod("stranger", "n"));
+    assert_eq!(cluster.places(), ["one on n", "stranger on n", "two on n"], "three of three");
+    cluster.tell(Kind::Pod, pod("another", "n"));
+    assert_eq!(cluster.places(), ["another on n", "one on n", "stranger on n", "two waits"]);
+    cluster.tell(Kind::Pod, pod("one", "n"));
+    assert_eq!(cluster.places(), ["another on n", "one on n", "stranger on n", "two waits"]);
 }
 
 #[test]

@@ -48,3 +48,16 @@ fn claims_of_another_version_follow_before_their_pool() {
     claim.metadata.annotations = annotated(Some(VERSION), "1");
     assert!(claim_changes(&pool, &claim).is_empty(), "not touched again");
 }
+
+#[test]
+fn an_edit_during_a_change_of_the_hash_is_no_drift() {
+    // covers: CP-I2
+    let mut pool = NodePool::default();
+    pool.metadata.annotations = annotated(Some("v2"), "1");
+    let mut claim = NodeClaim::default();
+    claim.metadata.annotations = annotated(Some("v2"), "1");
+    // While nobody was there: a new version of the hash, and a new template.
+    pool.spec.template.spec.node_class_ref.name = "other".into();
+    let (of_claim, of_pool) = (claim_changes(&pool, &claim), pool_changes(&pool));
+    assert_eq!(of_claim[NODEPOOL_HASH], of_pool[NODEPOOL_HASH], "equal hashes: the edit is accepted");
+}
