@@ -1,5 +1,6 @@
 //! Faults on demand: what a server under load, in an upgrade or far away does to its clients.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::ApiError;
@@ -43,16 +44,34 @@ pub(crate) struct Verdict {
     pub(crate) error: Option<ApiError>,
 }
 
+/// Whose requests no fault strikes.
+pub(crate) const OBSERVER: &str = "system:observer";
+
+impl Effect {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Latency(_) => "latency",
+            Self::Conflict => "conflict",
+            Self::TooManyRequests { .. } => "too_many_requests",
+            Self::InternalError => "internal_error",
+            Self::Unavailable => "unavailable",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Faults {
     faults: Vec<Fault>,
     dice: Ids,
+    /// By effect: how often it struck.
+    pub(crate) fired: BTreeMap<&'static str, u64>,
 }
 
 impl Faults {
     /// Its dice are its own, so that a fault more or less does not change anybody's uid.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { faults: Vec::new(), dice: Ids::new(seed.rotate_left(32) ^ 0xfa17) }
+        Self { faults: Vec::new(), dice: Ids::new(seed.rotate_left(32) ^ 0xfa17), fired: BTreeMap::new() }
     }
 
     pub(crate) fn add(&mut self, fault: Fault) {
@@ -65,6 +84,9 @@ impl Faults {
 
     pub(crate) fn draw(&mut self, request: &Request) -> Verdict {
         let mut verdict = Verdict::default();
+        if request.user.name == OBSERVER {
+            return verdict;
+        }
         for fault in &mut self.faults {
             let method =
                 fault.methods.is_empty() || fault.methods.iter().any(|method| *method == request.method.as_str());
@@ -77,6 +99,7 @@ impl Faults {
             if let Some(times) = &mut fault.times {
                 *times -= 1;
             }
+            *self.fired.entry(fault.effect.name()).or_default() += 1;
             let error = match &fault.effect {
                 Effect::Latency(latency) => {
                     verdict.latency = Some(verdict.latency.unwrap_or_default() + *latency);

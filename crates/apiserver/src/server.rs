@@ -22,7 +22,7 @@ use crate::registry::Registry;
 use crate::request::{Query, Request, User};
 use crate::state::State;
 use crate::store::Store;
-use crate::{auth, bootstrap, conversion, dispatch};
+use crate::{auth, bootstrap, conversion, dispatch, faults};
 
 /// How a server is made. No `Default` hides a choice: [`Options::new`] names the usual ones.
 #[derive(Clone)]
@@ -124,6 +124,16 @@ impl ApiServer {
     /// A service acting as `user` unless a request brings a bearer token.
     pub fn service_as(&self, user: User) -> Service {
         Service { server: self.clone(), user: Some(user) }
+    }
+
+    /// A service for whoever measures: no injected fault strikes it.
+    pub fn observer(&self) -> Service {
+        self.service_as(User::new(faults::OBSERVER, &["system:masters"]))
+    }
+
+    /// How often each kind of injected fault struck.
+    pub fn faults_fired(&self) -> std::collections::BTreeMap<&'static str, u64> {
+        self.inner.faults.lock().unwrap_or_else(PoisonError::into_inner).fired.clone()
     }
 
     /// A service where only bearer tokens count, for clients on the network.

@@ -28,6 +28,20 @@ pub enum Target {
     Answer { operation: &'static str },
 }
 
+impl Target {
+    /// What it is counted as.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Pool { .. } => "scripted_pool",
+            Self::Subnet(_) => "scripted_subnet",
+            Self::Reservation(_) => "scripted_reservation",
+            Self::Call { server_fault: false, .. } => "scripted_call",
+            Self::Call { server_fault: true, .. } => "scripted_server_fault",
+            Self::Answer { .. } => "lost_answer",
+        }
+    }
+}
+
 impl Script {
     pub fn new(target: Target, code: &str, times: u32) -> Self {
         Self { target, code: code.to_owned(), message: format!("scripted: {code}"), times }
@@ -63,28 +77,28 @@ impl Faults {
         *self.fired.entry(kind.to_owned()).or_default() += 1;
     }
 
-    fn strike(&mut self, kind: &str, matches: impl Fn(&Target) -> bool) -> Option<Script> {
+    fn strike(&mut self, matches: impl Fn(&Target) -> bool) -> Option<Script> {
         let at = self.scripts.iter().position(|script| script.times > 0 && matches(&script.target))?;
         self.scripts[at].times -= 1;
         let script = self.scripts[at].clone();
         if script.times == 0 {
             self.scripts.remove(at);
         }
-        self.count(kind);
+        self.count(script.target.kind());
         Some(script)
     }
 
     pub(crate) fn on_call(&mut self, operation: &str) -> Option<Script> {
-        self.strike("scripted_call", |target| matches!(target, Target::Call { operation: of, .. } if *of == operation))
+        self.strike(|target| matches!(target, Target::Call { operation: of, .. } if *of == operation))
     }
 
     pub(crate) fn on_answer(&mut self, operation: &str) -> Option<Script> {
-        self.strike("lost_answer", |target| matches!(target, Target::Answer { operation: of } if *of == operation))
+        self.strike(|target| matches!(target, Target::Answer { operation: of } if *of == operation))
     }
 
     pub(crate) fn on_pool(&mut self, asked: &Asked<'_>) -> Option<Script> {
         let any = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
-        self.strike("scripted_pool", |target| match target {
+        self.strike(|target| match target {
             Target::Pool { class, instance_type, zone } => {
                 class.is_none_or(|class| class == asked.class)
                     && any(instance_type, asked.instance_type)

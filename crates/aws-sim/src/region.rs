@@ -77,6 +77,7 @@ pub(crate) struct State {
     /// Nodes whose machine is gone, until the cloud controller has seen to them: name and provider id.
     pub(crate) orphaned_nodes: BTreeMap<String, String>,
     spent: MicroUsd,
+    launched: u64,
     pub(crate) dirty: bool,
 }
 
@@ -106,6 +107,7 @@ impl Region {
             listener: None,
             orphaned_nodes: BTreeMap::new(),
             spent: MicroUsd(0),
+            launched: 0,
             dirty: false,
         };
         let shared = Shared {
@@ -236,6 +238,11 @@ impl Region {
         let (now, state) = (self.now(), self.lock());
         let running = state.records.values().filter(|record| record.ended_at.is_none());
         running.map(|record| record.cost(now)).fold(state.spent, |sum, cost| sum + cost)
+    }
+
+    /// How many instances this process has launched.
+    pub fn launched(&self) -> u64 {
+        self.lock().launched
     }
 
     pub fn template_count(&self) -> usize {

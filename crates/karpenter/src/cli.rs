@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{catalogue, cluster, completions, controller, convert, crds, demo, doctor, hash, iam, import, plan, types};
+use crate::{
+    catalogue, cluster, completions, controller, convert, crds, demo, doctor, hash, iam, import, plan, simulate, types,
+};
 
 /// Karpenter: nodes for Kubernetes on AWS, just in time.
 #[derive(Debug, Parser)]
@@ -16,6 +18,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Controller(Box<controller::Args>),
     Demo(demo::Args),
+    Simulate(simulate::Args),
     Plan(plan::Args),
     Types(types::Args),
     Hash(hash::Args),

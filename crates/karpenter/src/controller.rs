@@ -16,6 +16,7 @@ use karpenter_runtime::log::{self, Format, Log};
 use karpenter_runtime::metrics::Show;
 use karpenter_runtime::serve::{self, Profiling, Readiness};
 use karpenter_runtime::{Amazon, Autoscaler};
+use karpenter_sim::machines;
 
 use crate::account::Account;
 use crate::bad_input::BadInput;
@@ -131,7 +132,7 @@ pub(crate) struct Started {
     clock: Clock,
     autoscaler: Autoscaler,
     _webhook: Option<shift::Hook>,
-    _joined: Option<simulated::Joined>,
+    _joined: Option<machines::Joined>,
 }
 
 async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness) -> anyhow::Result<Started> {
@@ -179,7 +180,7 @@ struct Market {
     /// None is simulated.
     account: Option<Account>,
     /// What makes the machines of a simulated region appear.
-    joined: Option<simulated::Joined>,
+    joined: Option<machines::Joined>,
 }
 
 async fn simulate(
@@ -198,6 +199,8 @@ async fn simulate(
         Some(file) => Connection::from_file(file).await?.client,
         None => connection.client.clone(),
     };
-    let joined = simulated::join(&market, &of_region, clock, &connection.namespace(), args.kubelets).await?;
+    let namespace = connection.namespace();
+    let joined = machines::join(&market, &of_region, clock, &namespace, args.kubelets.into()).await;
+    let joined = joined.with_context(|| format!("cannot read the region's ConfigMaps in namespace {namespace}"))?;
     Ok(Market { aws: market.aws(), account: None, joined: Some(joined) })
 }

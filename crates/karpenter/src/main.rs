@@ -16,6 +16,7 @@ mod iam;
 mod import;
 mod plan;
 mod settings;
+mod simulate;
 mod simulated;
 mod terminal;
 mod types;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Controller(args) => controller::run(&args, &mut out),
         Command::Demo(args) => demo::run(&args, &mut out),
+        Command::Simulate(args) => simulate::run(&args, &mut out),
         Command::Plan(args) => plan::run(&args, &mut out),
         Command::Types(args) => types::run(&args, &mut out),
         Command::Hash(args) => hash::run(&args, &mut out),

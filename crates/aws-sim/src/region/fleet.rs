@@ -296,6 +296,7 @@ impl State {
             self.emit(MachineEvent::Started(Box::new(machine)));
         }
         self.records.insert(id.to_owned(), record);
+        self.launched += 1;
         self.plan_fate(options, id, spot, now);
         self.dirty = true;
     }

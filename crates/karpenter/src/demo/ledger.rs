@@ -20,7 +20,6 @@ struct Books {
     /// From waiting to running, of pods that ran.
     waits: Vec<Duration>,
     instances: BTreeSet<String>,
-    violations: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -125,14 +124,6 @@ impl Ledger {
 
     pub(crate) fn instances(&self) -> usize {
         self.books().instances.len()
-    }
-
-    pub(crate) fn violated(&self, violations: impl IntoIterator<Item = String>) {
-        self.books().violations.extend(violations);
-    }
-
-    pub(crate) fn violations(&self) -> Vec<String> {
-        self.books().violations.clone()
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {

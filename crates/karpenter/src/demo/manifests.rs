@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use karpenter_manifests::{RawObject, Source, raw_objects, read_sources};
+use karpenter_sim::world::send;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -134,18 +135,6 @@ fn rank(object: &Value) -> usize {
         ["Namespace", "PriorityClass", "StorageClass", "EC2NodeClass", "NodePool", "ServiceAccount", "ConfigMap"];
     let kind = object["kind"].as_str().unwrap_or_default();
     order.iter().position(|first| *first == kind).unwrap_or(order.len())
-}
-
-pub(super) async fn send(
-    client: &Client,
-    method: &str,
-    path: &str,
-    content_type: &str,
-    body: &Value,
-) -> kube::Result<Value> {
-    let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    let request = http::Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, content_type);
-    client.request(request.body(bytes).map_err(kube::Error::HttpError)?).await
 }
 
 #[cfg(test)]

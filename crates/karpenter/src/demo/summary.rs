@@ -31,7 +31,7 @@ impl Summary {
             usd: world.region.spent().dollars(),
             p50: percentile(&waits, 0.5),
             p99: percentile(&waits, 0.99),
-            violations: world.ledger.violations(),
+            violations: world.audit.faulty_plans(),
             never_ran: outcome.never_ran,
             stayed: outcome.stayed,
             faults: world.region.faults_fired().into_iter().collect(),

@@ -1,0 +1,221 @@
+//! What goes wrong, and when: drawn from the seed, so many times each, over the whole season.
+
+use std::time::Duration;
+
+use karpenter_apiserver::{Effect, Fault};
+use karpenter_aws_sim::chance::{between, draw};
+use karpenter_aws_sim::{Rates, Script, Target, Warning};
+use karpenter_provider_aws::calls::InstanceState;
+
+use crate::world::World;
+
+/// Every kind of trouble that is started by hand comes so often in a week.
+const TIMES: u64 = 30;
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+/// EC2 takes a spot instance back this long after it said so.
+const NOTICE: Duration = Duration::from_secs(120);
+
+/// What happens to a region by itself.
+pub const RATES: Rates = Rates {
+    throttled: 0.02,
+    server_faults: 0.01,
+    refused_pools: 0.05,
+    partial_fleets: 0.25,
+    dead_machines: 0.03,
+    slow_machines: 0.05,
+    spot_reclaims_per_hour: 0.01,
+    health_events_per_day: 0.05,
+    stops_per_day: 0.05,
+    lost_templates: 0.03,
+};
+
+/// One thing that is made to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Some pool of the region refuses, with one of the codes.
+    Pool,
+    Subnet,
+    Reservation,
+    /// A call is refused, or breaks.
+    Call,
+    ServerFault,
+    /// A call succeeds and nobody hears of it.
+    LostAnswer,
+    Message(Warning),
+    /// The end that a warning announced.
+    Reclaim,
+    DropWatches,
+    ExpireWatches,
+    Compact,
+    /// The controllers die and come back.
+    Restart,
+}
+
+impl Trouble {
+    /// All that are planned; a reclaim follows its warning.
+    pub const PLANNED: [Self; 16] = [
+        Self::Pool,
+        Self::Subnet,
+        Self::Reservation,
+        Self::Call,
+        Self::ServerFault,
+        Self::LostAnswer,
+        Self::Message(Warning::SpotInterruption),
+        Self::Message(Warning::RebalanceRecommendation),
+        Self::Message(Warning::ScheduledChange),
+        Self::Message(Warning::Stopping),
+        Self::Message(Warning::Terminated),
+        Self::Message(Warning::CapacityReservation),
+        Self::DropWatches,
+        Self::ExpireWatches,
+        Self::Compact,
+        Self::Restart,
+    ];
+
+    fn name(self) -> String {
+        format!("{self:?}")
+    }
+}
+
+/// When what goes wrong in a season of this length.
+pub(crate) fn plan(seed: u64, length: Duration) -> Vec<(Duration, Trouble)> {
+    let share = length.as_secs_f64() / WEEK.as_secs_f64();
+    let times = (TIMES as f64 * share).ceil() as u64;
+    let seconds = length.as_secs();
+    let mut all = Vec::new();
+    for trouble in Trouble::PLANNED {
+        for nth in 0..times {
+            let words = ["trouble", &trouble.name(), &nth.to_string()];
+            all.push((Duration::from_millis(between(seed, &words, 0, seconds * 1000)), trouble));
+        }
+    }
+    all
+}
+
+/// Faults of the API server that last the whole season.
+pub(crate) fn faults() -> Vec<Fault> {
+    let fault = |methods: &[&str], per_mille, effect| Fault {
+        methods: methods.iter().map(|method| (*method).to_owned()).collect(),
+        path_contains: String::new(),
+        per_mille,
+        times: None,
+        effect,
+    };
+    vec![
+        fault(&["PATCH", "PUT", "DELETE"], 5, Effect::Conflict),
+        fault(&["POST", "PATCH", "GET", "DELETE"], 2, Effect::InternalError),
+        fault(&["POST", "PATCH", "PUT"], 2, Effect::TooManyRequests { retry_after_seconds: 1 }),
+        fault(&[], 2, Effect::Unavailable),
+        fault(&["POST", "PATCH", "PUT", "DELETE"], 2, Effect::Timeout),
+        fault(&[], 3, Effect::Latency(Duration::from_millis(700))),
+    ]
+}
+
+/// Codes with which a pool may refuse.
+const POOL_CODES: [&str; 4] =
+    ["InsufficientInstanceCapacity", "UnfulfillableCapacity", "Unsupported", "MaxSpotInstanceCountExceeded"];
+/// Calls that are made often enough to be broken.
+const CALLS: [&str; 5] =
+    ["CreateFleet", "DescribeInstances", "TerminateInstances", "CreateTags", "CreateLaunchTemplate"];
+const REFUSALS: [&str; 3] = ["RequestLimitExceeded", "UnauthorizedOperation", "ServiceUnavailable"];
+
+/// Makes it happen. What follows from it later is answered.
+pub(crate) async fn strike(world: &mut World, seed: u64, nth: u64, trouble: Trouble) -> Option<(Duration, Strike)> {
+    let word = nth.to_string();
+    let pick = |count: usize, kind: &str| (draw(seed, &[kind, &word]) % count.max(1) as u64) as usize;
+    let region = &world.region;
+    let script = |target: Target, code: &str| region.script(Script::new(target, code, 1));
+    match trouble {
+        Trouble::Pool => {
+            let any = Target::Pool { class: None, instance_type: None, zone: None };
+            script(any, POOL_CODES[pick(POOL_CODES.len(), "code")]);
+        }
+        Trouble::Subnet => {
+            let mut subnets: Vec<String> =
+                region.instances().into_iter().filter_map(|one| one.instance.subnet_id).collect();
+            subnets.sort();
+            subnets.dedup();
+            if let Some(subnet) = subnets.get(pick(subnets.len(), "subnet")) {
+                script(Target::Subnet(subnet.clone()), "InsufficientFreeAddressesInSubnet");
+            }
+        }
+        Trouble::Reservation => {
+            let all = &region.options().reservations;
+            if let Some(one) = all.get(pick(all.len(), "reservation")) {
+                script(Target::Reservation(one.id.clone()), "ReservationCapacityExceeded");
+            }
+        }
+        Trouble::Call => {
+            let operation = CALLS[pick(CALLS.len(), "call")];
+            script(Target::Call { operation, server_fault: false }, REFUSALS[pick(REFUSALS.len(), "refusal")]);
+        }
+        Trouble::ServerFault => {
+            let operation = CALLS[pick(CALLS.len(), "call")];
+            script(Target::Call { operation, server_fault: true }, "InternalError");
+        }
+        Trouble::LostAnswer => {
+            let operation = ["CreateFleet", "TerminateInstances"][pick(2, "call")];
+            script(Target::Answer { operation }, "RequestTimeout");
+        }
+        Trouble::Message(warning) => return warn(world, warning, &pick),
+        Trouble::Reclaim => {}
+        Trouble::DropWatches => world.server.drop_watches(),
+        Trouble::ExpireWatches => world.server.expire_watches(),
+        Trouble::Compact => world.server.compact(),
+        Trouble::Restart => {
+            if let Err(error) = world.restart().await {
+                world.audit.violated(format!("the controllers cannot start again: {error}"));
+            }
+        }
+    }
+    None
+}
+
+/// What follows.
+#[derive(Clone, Debug)]
+pub(crate) struct Strike(pub(crate) String);
+
+fn warn(world: &World, warning: Warning, pick: &dyn Fn(usize, &str) -> usize) -> Option<(Duration, Strike)> {
+    let region = &world.region;
+    let fits = |one: &karpenter_aws_sim::SimInstance| match warning {
+        Warning::SpotInterruption | Warning::RebalanceRecommendation => one.instance.spot_request_id.is_some(),
+        Warning::CapacityReservation => one.instance.capacity_reservation_id.is_some(),
+        Warning::ScheduledChange | Warning::Stopping | Warning::Terminated => true,
+    };
+    let running: Vec<String> = region
+        .instances()
+        .into_iter()
+        .filter(|one| one.ended_at.is_none() && fits(one))
+        .map(|one| one.instance.id)
+        .collect();
+    // A message about an instance nobody has is a message, too.
+    let Some(id) = running.get(pick(running.len(), "instance")).cloned() else {
+        region.warn("i-0ffffffffffffffff", warning);
+        return None;
+    };
+    region.warn(&id, warning);
+    match warning {
+        Warning::SpotInterruption | Warning::CapacityReservation => return Some((NOTICE, Strike(id))),
+        Warning::Stopping => region.kill(&id, InstanceState::Stopped),
+        Warning::Terminated => region.kill(&id, InstanceState::ShuttingDown),
+        Warning::RebalanceRecommendation | Warning::ScheduledChange => {}
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_planned_often_enough_and_the_same_way_each_time() {
+        let planned = plan(7, WEEK);
+        for trouble in Trouble::PLANNED {
+            let times = planned.iter().filter(|(_, one)| *one == trouble).count();
+            assert!(times >= 20, "{trouble:?}: {times}");
+        }
+        assert_eq!(planned, plan(7, WEEK));
+        assert_ne!(planned, plan(8, WEEK));
+        assert!(planned.iter().all(|(at, _)| *at <= WEEK));
+    }
+}
