@@ -90,9 +90,12 @@ impl Reservations {
     pub(crate) fn told(&self, reservations: &[CapacityReservation], now: Timestamp) {
         let mut counts = self.lock();
         for reservation in reservations {
-            counts.free.insert(reservation.id.clone(), (reservation.available, now, later(now, COUNT_LIFE)));
+            let told = (reservation.available, now, later(now, COUNT_LIFE));
+            let before = counts.free.insert(reservation.id.clone(), told);
+            // The same again is no news: instance types need not be resolved anew for it.
+            let is_news = before.is_none_or(|(free, _, until)| free != reservation.available || until <= now);
+            counts.changes += u64::from(is_news);
         }
-        counts.changes += 1;
     }
 
     fn change(&self, id: &str, change: impl FnOnce(u32, Timestamp) -> u32) {

@@ -51,8 +51,13 @@ impl Reconciler for PodTrigger {
         if !context.index.is_provisionable(&tracked.pod) {
             return Ok(Action::Done);
         }
-        context.metrics.pods.acknowledged(key, context.clock.now());
-        context.trigger_provisioning(&tracked.pod.uid);
+        let now = context.clock.now();
+        context.metrics.pods.acknowledged(key, now);
+        // A pod that has its place in a plan needs no other, until the plan is over.
+        context.index.end_plans(now);
+        if context.index.planned_claim(key).is_none() {
+            context.trigger_provisioning(&tracked.pod.uid);
+        }
         Ok(Action::After(AGAIN))
     }
 }
