@@ -81,7 +81,7 @@ fn bad_manifests_get_the_servers_own_words() {
 #[test]
 fn a_region_nobody_knows_and_a_missing_one_are_bad_input() {
     for (arguments, want) in [
-        (&["controller"][..], "--simulate-region"),
+        (&["controller"][..], "cluster-name: missing"),
         (&["controller", "--simulate-region", "moon-1"], "moon-1"),
         (&["controller", "--simulate-region", "us-east-1", "--log-level", "loud"], "log-level: "),
     ] {

@@ -75,6 +75,8 @@ impl Lab {
         let mut facts =
             karpenter_provider_aws::Settings::new(place.cluster, &options.cluster_endpoint, place.kubernetes);
         facts.interruption_queue = Some(options.queue.clone());
+        // The version is the control plane's, as EKS tells it; the embedded server has one of its own.
+        facts.eks_control_plane = true;
         let now = clock.clone();
         let region = Region::new(options, Arc::new(move || now.now()));
         let amazon = Amazon::start(client.clone(), &clock, region.aws(), facts).await.unwrap();
