@@ -42,6 +42,7 @@ pub fn verify_commands(snapshot: &Snapshot<'_>, policy: &Policy, commands: &[Com
         if matches!(command.method, Method::Multi | Method::Single) {
             price(snapshot, policy, command, &mut report);
         }
+        moves(snapshot.world, command, &mut report);
     }
     budgets::judge(snapshot, commands, &mut found);
     let (world, plan) = after(snapshot.world, commands);
@@ -51,6 +52,20 @@ pub fn verify_commands(snapshot: &Snapshot<'_>, policy: &Policy, commands: &[Com
     });
     found.extend(violations.map(|violation| Fault { command: None, what: violation.to_string() }));
     found
+}
+
+/// Whether moves and replacements tell the same of the pods that leave.
+fn moves(world: &World, command: &Command, report: &mut dyn FnMut(String)) {
+    for (at, new) in command.replacements.iter().enumerate() {
+        let to = |target: Target| target == Target::Replacement(at);
+        let moved: BTreeSet<usize> = command.moves.iter().filter(|m| to(m.to)).map(|m| m.pod).collect();
+        for pod in new.node.pods.iter().filter(|pod| world.pods[**pod].node.is_some() && !moved.contains(pod)) {
+            report(format!(
+                "{} is bought for {} and in no list of moves",
+                new.node.launch.instance_type, world.pods[*pod].name
+            ));
+        }
+    }
 }
 
 /// Whether a node may go for this reason at all.
