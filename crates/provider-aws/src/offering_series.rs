@@ -1,7 +1,7 @@
 //! What can be bought, for dashboards: every offering of every type, over all pools.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use karpenter_core::MicroUsd;
@@ -9,6 +9,7 @@ use karpenter_core::labels::{RESERVED, ZONE};
 use karpenter_provider::{InstanceTypes, ProviderError};
 
 use crate::provider::Parts;
+use crate::types::Market;
 
 pub const EVERY: Duration = Duration::from_secs(60);
 
@@ -31,8 +32,26 @@ pub struct TypeSeries {
     pub memory_bytes: u64,
 }
 
+/// What was told last. Lists and market are shared values that are replaced, never changed, so the same ones are no news.
+#[derive(Default)]
+pub struct Told(Mutex<Option<(Vec<InstanceTypes>, Arc<Market>)>>);
+
+impl Told {
+    fn is_news(&self, lists: &[InstanceTypes], market: &Arc<Market>) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = last.as_ref().is_some_and(|(before, sold)| {
+            let lists_are = before.len() == lists.len() && before.iter().zip(lists).all(|(a, b)| Arc::ptr_eq(a, b));
+            lists_are && Arc::ptr_eq(sold, market)
+        });
+        if !same {
+            *last = Some((lists.to_vec(), market.clone()));
+        }
+        !same
+    }
+}
+
 /// One round over all pools. A pool that cannot be resolved hides no other.
-pub async fn round(parts: &Parts) -> Result<Duration, ProviderError> {
+pub async fn round(parts: &Parts, told: &Told) -> Result<Duration, ProviderError> {
     let pools = parts.objects.node_pools().await;
     let pools = pools.map_err(|error| ProviderError::new("listing NodePools", error))?;
     let mut lists: Vec<InstanceTypes> = Vec::new();
@@ -51,18 +70,20 @@ pub async fn round(parts: &Parts) -> Result<Duration, ProviderError> {
     // Pools of one class share one list.
     lists.sort_by_key(|list| list.as_ptr().addr());
     lists.dedup_by_key(|list| list.as_ptr().addr());
-    let offerings = offerings(&lists, parts.settings.ec2.reserved_capacity);
     let market = parts.types.market();
-    let types: Vec<TypeSeries> = market
-        .types
-        .iter()
-        .map(|facts| TypeSeries {
-            instance_type: facts.name.clone(),
-            vcpus: facts.vcpus,
-            memory_bytes: facts.memory_mib << 20,
-        })
-        .collect();
-    parts.observer.offerings(&offerings, &types);
+    if told.is_news(&lists, &market) {
+        let offerings = offerings(&lists, parts.settings.ec2.reserved_capacity);
+        let types: Vec<TypeSeries> = market
+            .types
+            .iter()
+            .map(|facts| TypeSeries {
+                instance_type: facts.name.clone(),
+                vcpus: facts.vcpus,
+                memory_bytes: facts.memory_mib << 20,
+            })
+            .collect();
+        parts.observer.offerings(&offerings, &types);
+    }
     if broken.is_empty() {
         return Ok(EVERY);
     }

@@ -134,10 +134,10 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
         let (parts, client) = (versioned.clone(), of_server.clone());
         async move { parts.version.round(&parts, &client).await }
     }));
-    let offered = of(parts);
+    let (offered, told) = (of(parts), Arc::new(offering_series::Told::default()));
     all.push(Task::new("cloudprovider.metrics", Duration::ZERO, move || {
-        let parts = offered.clone();
-        async move { offering_series::round(&parts).await }
+        let (parts, told) = (offered.clone(), told.clone());
+        async move { offering_series::round(&parts, &told).await }
     }));
     let (sick, health) = (of(parts), Arc::new(InstanceHealth::default()));
     all.push(Task::new("interruption.instancestatus", instance_status::EVERY, move || {
