@@ -95,6 +95,8 @@ const NAMESPACE: &[(&str, &str, &str, &str)] = &[
     ("coordination.k8s.io", "leases", "*", "get watch"),
     ("coordination.k8s.io", "leases", "karpenter-leader-election", "patch update"),
     ("coordination.k8s.io", "leases", "*", "create"),
+    // Ours: the switch that stops voluntary disruption.
+    ("core", "configmaps", "karpenter", "get"),
 ];
 
 const NAMESPACE_WEBHOOK: &[(&str, &str, &str, &str)] =

@@ -25,12 +25,13 @@ const OURS: [&str; 12] = [
 ];
 
 /// Rights that upstream's chart does not give: of the snapshot after it, of the webhook, and for nominations.
-const MORE_RIGHTS: [&str; 5] = [
+const MORE_RIGHTS: [&str; 6] = [
     "core/services ",
     "autoscaling.k8s.io/verticalpodautoscalers ",
     "apiextensions.k8s.io/",
     "core/secrets ",
     "core/pods/status ",
+    "core/configmaps karpenter ",
 ];
 
 #[test]
