@@ -32,7 +32,7 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use karpenter_api::conditions;
-use karpenter_disruption::{Blocked, Command, Memory, Method, Policy, Proposal, Reason};
+use karpenter_disruption::{Blocked, Command, Method, Policy, Proposal, Reason};
 use karpenter_index::{Change, Key};
 use tokio::time::Instant;
 
@@ -71,7 +71,6 @@ pub struct Disruption {
 
 #[derive(Debug, Default)]
 struct State {
-    memory: Memory,
     rest: Option<Rest>,
     last_pass: Option<Timestamp>,
     idle: Option<Idle>,
@@ -231,14 +230,12 @@ impl Disruption {
 
     fn propose(&self, context: &Context, picture: &Picture) -> Proposal {
         let policy = Policy { paused: self.commands.is_paused(), ..context.settings.disruption.clone() };
-        let mut memory = std::mem::take(&mut self.state().memory);
         let began = Instant::now();
-        let proposal = karpenter_disruption::propose(&picture.snapshot(), &policy, &mut memory);
+        let proposal = karpenter_disruption::propose(&picture.snapshot(), &policy);
         // All methods share one search.
         for method in [EMPTINESS, DRIFT, MULTI, SINGLE] {
             context.metrics.choices.evaluated(method, began.elapsed());
         }
-        self.state().memory = memory;
         proposal
     }
 

@@ -6,7 +6,7 @@
 //!                            budgets       scheduling::what_if: "these nodes gone, where do their pods go?"
 //! ```
 //!
-//! Pure: the same snapshot, policy and memory give the same proposal, whatever the machine and the thread count. Nothing
+//! Pure: the same snapshot and policy give the same proposal, whatever the machine and the thread count. Nothing
 //! here writes, waits or reads a clock. Who carries commands out, and checks them again before, is somebody else.
 
 pub mod balanced;
@@ -18,7 +18,6 @@ pub mod cron;
 pub mod decision;
 pub mod drift;
 pub mod emptiness;
-pub mod memory;
 mod miss;
 mod pass;
 pub mod pods;
@@ -31,7 +30,6 @@ mod words;
 pub use candidate::{Blocked, Candidate};
 pub use command::{Command, Method, Move, Replacement, Target};
 pub use decision::{Decision, Miss, NodeDecision, Reason};
-pub use memory::Memory;
 pub use snapshot::{Budget, ConsolidationPolicy, Drifted, NodeFacts, Policy, PoolFacts, Snapshot};
 
 /// What a pass came to.
@@ -46,8 +44,8 @@ pub struct Proposal {
 }
 
 /// One pass over the cluster.
-pub fn propose(snapshot: &Snapshot<'_>, policy: &Policy, memory: &mut Memory) -> Proposal {
-    pass::propose(snapshot, policy, memory)
+pub fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
+    pass::propose(snapshot, policy)
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use crate::budgets::{self, Allowance};
 use crate::candidate::{self, Candidate, Class, Cluster};
 use crate::command::{Command, Method, Move, Target};
 use crate::decision::{Decision, NodeDecision, Reason};
-use crate::memory::Memory;
 use crate::rules::{self, Rules};
 use crate::search::{Found, Search};
 use crate::snapshot::{Policy, Snapshot};
@@ -19,7 +18,7 @@ use crate::{Proposal, drift, emptiness, miss};
 /// With more nodes than this, empty ones always go first.
 const MOST_FOR_KEEPING_EMPTY: usize = 400;
 
-pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy, _memory: &mut Memory) -> Proposal {
+pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     let mut cluster = Cluster::new(snapshot);
     let mut pass = Pass::new(&mut cluster, policy);
     let rules = Rules { snapshot, policy, totals: balanced::totals(&cluster, &pass.candidates) };

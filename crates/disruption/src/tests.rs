@@ -114,7 +114,7 @@ impl Scene {
     fn propose(&self) -> Proposal {
         let world: &World = &self.world.0;
         let snapshot = Snapshot { world, nodes: self.nodes.clone(), pools: self.pools.clone() };
-        propose(&snapshot, &self.policy, &mut Memory::default())
+        propose(&snapshot, &self.policy)
     }
 
     /// One line per command: method, nodes and the types bought.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use karpenter_controllers::Clock;
-use karpenter_provider_aws::{Aws, Settings};
+use karpenter_provider_aws::{Aws, Settings, startup, version};
 use karpenter_runtime::log::{self, Format, Log};
 use karpenter_runtime::metrics::Show;
 use karpenter_runtime::serve::{self, Profiling, Readiness};
@@ -25,7 +25,6 @@ use crate::settings::controller::{ClientRate, ControllerSettings, ControllerSett
 use crate::settings::duration;
 use crate::simulated::{self, Fate, Kubelets};
 use connection::Connection;
-use real::FromEks;
 
 /// Run the controller against the cluster in KUBECONFIG
 ///
@@ -145,16 +144,17 @@ async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness
     }
     connection.await_crds().await?;
     readiness.has_kinds();
-    let mut facts = connection.facts(settings).await?;
+    let mut facts = settings.of_provider();
     let Market { aws, account, joined } = match &args.simulate_region {
-        Some(region) => simulate(args, region, &connection, &facts, &clock).await?,
+        Some(region) => simulate(args, region, &connection, &mut facts, &clock).await?,
         None => {
             let account = real::open().await?;
-            let wanted = FromEks { endpoint: settings.cluster_endpoint.is_none(), version: settings.eks_control_plane };
-            real::complete(&account.aws, wanted, &mut facts).await?;
             Market { aws: account.aws.clone(), account: Some(account), joined: None }
         }
     };
+    startup::discover(&aws, &connection.client, &mut facts, connection.ca_bundle())
+        .await
+        .with_context(|| format!("cannot learn what nodes of the cluster {} are told", facts.cluster_name))?;
     tracing::info!(
         cluster = facts.cluster_name,
         endpoint = facts.cluster_endpoint,
@@ -187,13 +187,18 @@ async fn simulate(
     args: &Args,
     region: &str,
     connection: &Connection,
-    facts: &Settings,
+    facts: &mut Settings,
     clock: &Clock,
 ) -> anyhow::Result<Market> {
+    if facts.cluster_endpoint.is_empty() {
+        facts.cluster_endpoint = connection.endpoint();
+    }
+    let version = version::of_server(&connection.client).await;
+    let version = version.map_err(anyhow::Error::from_boxed).context("cannot ask the cluster for its version")?;
     let fate = Fate { seed: args.seed, faults: simulated::faults(args.faults, args.seed), boot_delay: args.boot_delay };
     let mut options = simulated::options(region, &facts.cluster_name, fate);
     options.cluster_endpoint.clone_from(&facts.cluster_endpoint);
-    options.kubernetes_version.clone_from(&facts.kubernetes_version);
+    options.kubernetes_version = version;
     let market = simulated::region(options, clock);
     let of_region = match &args.simulate_kubeconfig {
         Some(file) => Connection::from_file(file).await?.client,

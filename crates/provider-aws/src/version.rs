@@ -52,6 +52,10 @@ pub async fn read(aws: &Aws, client: &kube::Client, settings: &Settings) -> Resu
     if settings.eks_control_plane {
         return Ok(aws.eks.describe_cluster(&settings.cluster_name).await?.version);
     }
+    of_server(client).await
+}
+
+pub async fn of_server(client: &kube::Client) -> Result<String, BoxError> {
     let info = client.apiserver_version().await?;
     Ok(plain(&info.major, &info.minor))
 }

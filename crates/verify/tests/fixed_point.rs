@@ -10,7 +10,7 @@ use karpenter_core::node::Stage;
 use karpenter_core::world::DisruptionBudget;
 use karpenter_core::{InstanceType, MicroUsd, Node, World};
 use karpenter_disruption::{
-    Budget, Command, ConsolidationPolicy, Memory, NodeFacts, Policy, PoolFacts, Replacement, Snapshot, Target, propose,
+    Budget, Command, ConsolidationPolicy, NodeFacts, Policy, PoolFacts, Replacement, Snapshot, Target, propose,
 };
 use karpenter_testkit::cluster::{Size, cluster};
 use karpenter_testkit::dice::Dice;
@@ -88,7 +88,7 @@ fn launched(world: &World, new: &Replacement, next: &mut usize) -> Node {
 }
 
 fn price(snapshot: &Snapshot<'_>) -> MicroUsd {
-    let proposal = propose(snapshot, &Policy { paused: true, ..Policy::default() }, &mut Memory::default());
+    let proposal = propose(snapshot, &Policy { paused: true, ..Policy::default() });
     proposal.nodes.iter().map(|node| node.price).sum()
 }
 
@@ -106,7 +106,7 @@ fn two_hundred_clusters_come_to_rest_and_pay_less_with_every_pass() {
             let nodes = vec![NodeFacts::default(); world.nodes.len()];
             let before = world.clone();
             let snapshot = Snapshot { world: &before, nodes, pools: facts(&before, |_| everything(&types)) };
-            let commands = propose(&snapshot, &Policy::default(), &mut Memory::default()).commands;
+            let commands = propose(&snapshot, &Policy::default()).commands;
             let faults = verify_commands(&snapshot, &Policy::default(), &commands);
             assert!(faults.is_empty(), "seed {seed}, pass {pass}: {faults:?}");
             if commands.is_empty() {
@@ -195,7 +195,7 @@ fn rules_drawn_at_random_are_kept() {
         });
         let nodes = nodes.collect();
         let snapshot = Snapshot { world: &world, nodes, pools: facts(&world, |at| rules[at].clone()) };
-        let proposal = propose(&snapshot, &Policy::default(), &mut Memory::default());
+        let proposal = propose(&snapshot, &Policy::default());
         let faults = verify_commands(&snapshot, &Policy::default(), &proposal.commands);
         assert!(faults.is_empty(), "seed {seed}: {faults:?}");
         for node in &proposal.nodes {

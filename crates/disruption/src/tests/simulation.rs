@@ -111,7 +111,7 @@ fn the_answer_does_not_depend_on_the_number_of_threads() {
         .map(|pool| (pool.name.clone(), PoolFacts { instance_types: pool.instance_types.clone(), ..facts.clone() }));
     let snapshot =
         Snapshot { world: &world, nodes: vec![NodeFacts::default(); world.nodes.len()], pools: pools.collect() };
-    let with = |threads| propose(&snapshot, &Policy { threads, ..Policy::default() }, &mut Memory::default());
+    let with = |threads| propose(&snapshot, &Policy { threads, ..Policy::default() });
     let one = with(1);
     assert!(!one.commands.is_empty());
     assert_eq!(one, with(3));

@@ -7,19 +7,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::api::core::v1::Service;
 use karpenter_api::ConversionService;
-use karpenter_provider_aws::Settings;
 use karpenter_runtime::requests::{Counted, Requests};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Client, Config};
 use serde_json::Value;
 
 use crate::settings::controller::{ClientRate, ControllerSettings};
 
-/// The cluster's name, where nobody gave one.
-const DEFAULT_NAME: &str = "simulated";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const FIELD_MANAGER: &str = "karpenter";
 
@@ -128,31 +124,13 @@ impl Connection {
         Ok(missing)
     }
 
-    /// What machines are told about the cluster.
-    pub(crate) async fn facts(&self, given: &ControllerSettings) -> anyhow::Result<Settings> {
-        let version = self.client.apiserver_version().await.context("cannot ask the cluster for its version")?;
-        let minor = version.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let name = given.cluster_name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
-        let endpoint = given.cluster_endpoint.clone();
-        let endpoint = endpoint.unwrap_or_else(|| self.config.cluster_url.to_string().trim_end_matches('/').to_owned());
-        Ok(Settings {
-            ca_bundle: given.cluster_ca_bundle.clone().or_else(|| self.ca_bundle()),
-            cluster_dns: self.dns_address().await,
-            isolated_vpc: given.isolated_vpc,
-            disable_dry_run: given.disable_dry_run,
-            ami_refresh: given.ami_refresh,
-            subnet_refresh: given.subnet_refresh,
-            interruption_queue: given.interruption_queue.clone(),
-            enable_zonal_shift: given.enable_zonal_shift,
-            eks_control_plane: given.eks_control_plane,
-            ec2: given.shared.ec2,
-            strict_min_values: given.shared.core.min_values == karpenter_core::settings::MinValuesPolicy::Strict,
-            ..Settings::new(&name, &endpoint, &format!("{}.{minor}", version.major))
-        })
+    /// Where we reach the API server ourselves.
+    pub(crate) fn endpoint(&self) -> String {
+        self.config.cluster_url.to_string().trim_end_matches('/').to_owned()
     }
 
     /// The certificate authority we trust ourselves, as PEM in base64.
-    fn ca_bundle(&self) -> Option<String> {
+    pub(crate) fn ca_bundle(&self) -> Option<String> {
         let pem = |der: &Vec<u8>| {
             let text = STANDARD.encode(der);
             let lines: Vec<&str> =
@@ -161,12 +139,5 @@ impl Connection {
         };
         let all: String = self.config.root_cert.as_ref()?.iter().map(pem).collect();
         (!all.is_empty()).then(|| STANDARD.encode(all))
-    }
-
-    /// A cluster without the service, or one we may not read, is served all the same.
-    async fn dns_address(&self) -> Option<String> {
-        let services: Api<Service> = Api::namespaced(self.client.clone(), "kube-system");
-        let service = services.get_opt("kube-dns").await.ok().flatten()?;
-        service.spec?.cluster_ip.filter(|address| !address.is_empty() && address != "None")
     }
 }

@@ -5,14 +5,14 @@ pub(crate) mod table;
 
 use karpenter_core::World;
 use karpenter_core::plan::NewNode;
-use karpenter_disruption::{Command, Memory, Policy, Proposal, Snapshot, Target, propose};
+use karpenter_disruption::{Command, Policy, Proposal, Snapshot, Target, propose};
 use karpenter_manifests::Loaded;
 
 use super::order::names;
 
 pub(crate) fn proposal(loaded: &Loaded, policy: &Policy) -> Proposal {
     let (nodes, pools) = (loaded.node_facts.clone(), loaded.pool_facts.clone());
-    propose(&Snapshot { world: &loaded.world, nodes, pools }, policy, &mut Memory::default())
+    propose(&Snapshot { world: &loaded.world, nodes, pools }, policy)
 }
 
 /// Names for the replacements of every command, counted on from those of the plan's own nodes.

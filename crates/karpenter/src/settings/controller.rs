@@ -25,7 +25,6 @@ pub(crate) enum Region {
 
 /// All settings of a controller, checked.
 #[derive(Debug)]
-#[allow(dead_code, reason = "one part of the controller after the other comes to look at them")]
 pub(crate) struct ControllerSettings {
     pub(crate) shared: Resolved,
     pub(crate) cluster_name: Option<String>,
@@ -57,6 +56,9 @@ pub(crate) struct ControllerSettings {
     /// Where the controller itself runs.
     pub(crate) namespace: Option<String>,
 }
+
+/// The cluster's name, where nobody gave one.
+const DEFAULT_NAME: &str = "simulated";
 
 /// An annotation on it, in the controller's namespace, pauses voluntary disruption.
 const CONFIG_MAP: &str = "karpenter";
@@ -162,6 +164,25 @@ impl ControllerSettingsArgs {
 }
 
 impl ControllerSettings {
+    /// What the provider looks at. What is left open here is found out at the start.
+    pub(crate) fn of_provider(&self) -> karpenter_provider_aws::Settings {
+        let name = self.cluster_name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
+        let endpoint = self.cluster_endpoint.clone().unwrap_or_default();
+        karpenter_provider_aws::Settings {
+            ca_bundle: self.cluster_ca_bundle.clone(),
+            isolated_vpc: self.isolated_vpc,
+            disable_dry_run: self.disable_dry_run,
+            ami_refresh: self.ami_refresh,
+            subnet_refresh: self.subnet_refresh,
+            interruption_queue: self.interruption_queue.clone(),
+            enable_zonal_shift: self.enable_zonal_shift,
+            eks_control_plane: self.eks_control_plane,
+            ec2: self.shared.ec2,
+            strict_min_values: self.shared.core.min_values == karpenter_core::settings::MinValuesPolicy::Strict,
+            ..karpenter_provider_aws::Settings::new(&name, &endpoint, "")
+        }
+    }
+
     /// As the controllers want them.
     pub(crate) fn of_controllers(&self) -> karpenter_controllers::Settings {
         karpenter_controllers::Settings {

@@ -3,9 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use karpenter_core::labels::ON_DEMAND;
-use karpenter_disruption::{
-    Budget, Command, ConsolidationPolicy, Memory, NodeFacts, Policy, PoolFacts, Snapshot, propose,
-};
+use karpenter_disruption::{Budget, Command, ConsolidationPolicy, NodeFacts, Policy, PoolFacts, Snapshot, propose};
 use karpenter_testkit::{fake, node, pod, pool, world};
 
 use super::*;
@@ -42,7 +40,7 @@ fn judged(change: impl FnOnce(&mut Snapshot<'_>, &mut Vec<Command>)) -> Vec<Stri
     let (world, types) = two_nodes();
     let pools = BTreeMap::from([(Arc::from("default"), facts(&types))]);
     let mut snapshot = Snapshot { world: &world, nodes: vec![NodeFacts::default(); 2], pools };
-    let mut commands = propose(&snapshot, &Policy::default(), &mut Memory::default()).commands;
+    let mut commands = propose(&snapshot, &Policy::default()).commands;
     assert!(!commands.is_empty());
     change(&mut snapshot, &mut commands);
     verify_commands(&snapshot, &Policy::default(), &commands).into_iter().map(|fault| fault.what).collect()
