@@ -32,7 +32,7 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use karpenter_api::conditions;
-use karpenter_disruption::{Blocked, Command, Method, Policy, Proposal, Reason};
+use karpenter_disruption::{Blocked, Command, Memory, Method, Policy, Proposal, Reason};
 use karpenter_index::{Change, Key};
 use tokio::time::Instant;
 
@@ -67,6 +67,8 @@ const ABNORMAL: Duration = Duration::from_mins(15);
 pub struct Disruption {
     commands: Arc<Commands>,
     state: Mutex<State>,
+    /// What earlier passes found out: a look at a cluster that has not changed costs next to nothing.
+    memory: Mutex<Memory>,
 }
 
 #[derive(Debug, Default)]
@@ -97,7 +99,7 @@ struct Idle {
 pub fn reconcilers() -> Vec<Arc<dyn Reconciler>> {
     let commands = Arc::new(Commands::default());
     vec![
-        Arc::new(Disruption { commands: commands.clone(), state: Mutex::default() }),
+        Arc::new(Disruption { commands: commands.clone(), state: Mutex::default(), memory: Mutex::default() }),
         Arc::new(Queue { commands }),
         Arc::new(ClaimConditions::default()),
         Arc::new(PodEvents),
@@ -231,7 +233,8 @@ impl Disruption {
     fn propose(&self, context: &Context, picture: &Picture) -> Proposal {
         let policy = Policy { paused: self.commands.is_paused(), ..context.settings.disruption.clone() };
         let began = Instant::now();
-        let proposal = karpenter_disruption::propose(&picture.snapshot(), &policy);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let proposal = karpenter_disruption::propose_again(&mut memory, &picture.snapshot(), &policy);
         // All methods share one search.
         for method in [EMPTINESS, DRIFT, MULTI, SINGLE] {
             context.metrics.choices.evaluated(method, began.elapsed());
@@ -328,7 +331,7 @@ mod tests {
         // covers: DIS-LOOP-05
         let at = |second| Timestamp::from_second(second).unwrap();
         let seconds = Duration::from_secs;
-        let disruption = Disruption { commands: Arc::default(), state: Mutex::default() };
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
         assert_eq!(disruption.waits(7, at(0)), None, "it is not idle");
         let idle = || Some(Idle { until: at(10), seen: 7 });
         disruption.state().idle = idle();
@@ -364,7 +367,7 @@ mod tests {
     fn rest_ends_when_something_changes_and_after_five_minutes() {
         // covers: STATE-30, DIS-EMPTY-06, DIS-MULTI-10
         let at = |second| Timestamp::from_second(second).unwrap();
-        let disruption = Disruption { commands: Arc::default(), state: Mutex::default() };
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
         assert!(disruption.rest(7, at(0)).is_none());
         disruption.state().rest = Some(rest_in(7));
         assert!(disruption.rest(7, at(299)).is_some());

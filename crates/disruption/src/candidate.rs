@@ -127,6 +127,16 @@ impl<'s, 'w> Cluster<'s, 'w> {
         Self { snapshot, budgets: Budgets::new(world), pods_on, types: snapshot.pools.iter().map(of).collect() }
     }
 
+    /// Pods that may have to move: all that can, on nodes of ours that stay, whether those are candidates now or not.
+    pub fn movable(&self) -> Vec<usize> {
+        let world = self.snapshot.world;
+        let nodes = world.nodes.iter().enumerate().filter(|(_, node)| node.is_managed() && !node.deleting);
+        let pods = nodes.flat_map(|(at, _)| &self.pods_on[at]).copied();
+        let mut movable: Vec<usize> = pods.filter(|pod| pods::is_reschedulable(&world.pods[*pod])).collect();
+        movable.sort_unstable();
+        movable
+    }
+
     /// A node's pods, in `World::pods`.
     pub fn pods_on(&self, node: usize) -> &[usize] {
         &self.pods_on[node]

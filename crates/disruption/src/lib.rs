@@ -18,6 +18,7 @@ pub mod cron;
 pub mod decision;
 pub mod drift;
 pub mod emptiness;
+mod memory;
 mod miss;
 mod pass;
 pub mod pods;
@@ -25,11 +26,13 @@ mod rules;
 mod search;
 pub mod snapshot;
 mod trial;
+mod verdicts;
 mod words;
 
 pub use candidate::{Blocked, Candidate};
 pub use command::{Command, Method, Move, Replacement, Target};
 pub use decision::{Decision, Miss, NodeDecision, Reason};
+pub use memory::Memory;
 pub use snapshot::{Budget, ConsolidationPolicy, Drifted, NodeFacts, Policy, PoolFacts, Snapshot};
 
 /// What a pass came to.
@@ -46,6 +49,11 @@ pub struct Proposal {
 /// One pass over the cluster.
 pub fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     pass::propose(snapshot, policy)
+}
+
+/// As [`propose`], by way of what earlier passes found out. The answer is the same.
+pub fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
+    pass::propose_again(memory, snapshot, policy)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::budgets::{self, Allowance};
 use crate::candidate::{self, Candidate, Class, Cluster};
 use crate::command::{Command, Method, Move, Target};
 use crate::decision::{Decision, NodeDecision, Reason};
+use crate::memory::{self, Memory, Question, Recalled, Start};
 use crate::rules::{self, Rules};
 use crate::search::{Found, Search};
 use crate::snapshot::{Policy, Snapshot};
@@ -20,22 +21,49 @@ const MOST_FOR_KEEPING_EMPTY: usize = 400;
 
 pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     let mut cluster = Cluster::new(snapshot);
-    let mut pass = Pass::new(&mut cluster, policy);
-    let rules = Rules { snapshot, policy, totals: balanced::totals(&cluster, &pass.candidates) };
-    let mut what_if = WhatIf::new(snapshot.world, &pass.movable);
-    pass.drift(&rules, &mut what_if);
-    pass.consolidate(&rules, &mut what_if);
-    pass.finish(policy)
+    let pass = Pass::new(&mut cluster, policy);
+    let start = Start { what_if: WhatIf::new(snapshot.world, &cluster.movable()), found: None };
+    decide(&cluster, policy, pass, start).0
 }
 
-struct Pass {
+pub(crate) fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
+    let mut cluster = Cluster::new(snapshot);
+    let pass = Pass::new(&mut cluster, policy);
+    let question = Question::new(snapshot, policy, &pass);
+    let movable = cluster.movable();
+    let start = match memory.recall(snapshot.world, &question, &movable) {
+        Recalled::Answer(known) => return known,
+        Recalled::Start(start) => start,
+        Recalled::Nothing => Start { what_if: WhatIf::new(snapshot.world, &movable), found: None },
+    };
+    let (proposal, what_if, found) = decide(&cluster, policy, pass, start);
+    memory.learn(snapshot.world, question, &proposal, what_if.keep(), found);
+    proposal
+}
+
+fn decide<'w>(
+    cluster: &Cluster<'_, 'w>,
+    policy: &Policy,
+    mut pass: Pass,
+    start: Start<'w>,
+) -> (Proposal, WhatIf<'w>, Option<memory::Found>) {
+    let snapshot = cluster.snapshot;
+    let rules = Rules { snapshot, policy, totals: balanced::totals(cluster, &pass.candidates) };
+    let Start { mut what_if, found } = start;
+    let base = what_if.mark();
+    pass.drift(&rules, &mut what_if);
+    let found = pass.consolidate(&rules, &mut what_if, &cluster.movable(), found);
+    what_if.rollback(base);
+    (pass.finish(policy), what_if, found)
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pass {
     /// Every node that may be disrupted gracefully.
     candidates: Vec<Candidate>,
     empty: Vec<Candidate>,
     drifted: Vec<Candidate>,
     underutilized: Vec<Candidate>,
-    /// Pods of the last two, in `World::pods`.
-    movable: Vec<usize>,
     allowances: BTreeMap<&'static str, BTreeMap<Arc<str>, Allowance>>,
     nodes: BTreeMap<Arc<str>, NodeDecision>,
     commands: Vec<Command>,
@@ -52,7 +80,6 @@ impl Pass {
             empty: Vec::new(),
             drifted: Vec::new(),
             underutilized: Vec::new(),
-            movable: Vec::new(),
             allowances: allowances.into(),
             nodes: BTreeMap::new(),
             commands: Vec::new(),
@@ -67,10 +94,6 @@ impl Pass {
         }
         candidate::sort(&mut pass.underutilized);
         drift::sort(&mut pass.drifted, snapshot);
-        let all = pass.underutilized.iter().chain(&pass.drifted);
-        pass.movable = all.flat_map(|candidate| candidate.pods.iter().copied()).collect();
-        pass.movable.sort_unstable();
-        pass.movable.dedup();
         pass
     }
 
@@ -167,12 +190,16 @@ impl Pass {
 
     /// Empty nodes go; whether before the others are looked at, or only those that the others leave empty, is decided by
     /// what saves more.
-    fn consolidate<'w>(&mut self, rules: &Rules<'_, 'w>, what_if: &mut WhatIf<'w>) {
+    fn consolidate<'w>(
+        &mut self,
+        rules: &Rules<'_, 'w>,
+        what_if: &mut WhatIf<'w>,
+        movable: &[usize],
+        remembered: Option<(Vec<u32>, memory::Found)>,
+    ) -> Option<memory::Found> {
         let snapshot = rules.snapshot;
-        for (index, facts) in snapshot.nodes.iter().enumerate() {
-            if facts.quiet_from.is_some_and(|end| snapshot.world.now < end) {
-                what_if.close(index);
-            }
+        for node in memory::closed(snapshot, snapshot.world.now) {
+            what_if.close(node);
         }
         let taken = |pass: &Self, list: &[Candidate]| -> Vec<Candidate> {
             list.iter().filter(|candidate| !pass.is_taken(candidate)).cloned().collect()
@@ -194,7 +221,7 @@ impl Pass {
         let base = what_if.mark();
         let nodes: Vec<usize> = empty.iter().map(|candidate| candidate.node).collect();
         let small = snapshot.nodes.len() <= MOST_FOR_KEEPING_EMPTY;
-        let together = what_if.together(&self.movable).filter(|_| small && self.commands.is_empty());
+        let together = what_if.together(movable).filter(|_| small && self.commands.is_empty());
         // Nobody moves, so this cannot fail.
         let _ = what_if.leave(&nodes, &[]);
         what_if.settle();
@@ -202,17 +229,26 @@ impl Pass {
             nodes.iter().for_each(|node| check.close(*node));
             check
         });
-        let mut found = Search::new(rules, what_if, &underutilized, &budget, check).run();
+        // Drift comes first, and what it takes is not the same every time.
+        let comparable = self.commands.is_empty();
+        let totals = rules.weighing();
+        let known = remembered
+            .filter(|_| comparable)
+            .map(|(others, before)| before.still(what_if, &others, &totals, &underutilized));
+        let start = comparable.then(|| what_if.base());
+        let (mut found, verdicts) =
+            Search::new(rules, what_if, &underutilized, &budget, check).knowing(known.unwrap_or_default()).run();
+        let remembered = start.map(|base| memory::Found { base, verdicts, totals });
         what_if.rollback(base);
         let mut kept_empty: Vec<usize> = Vec::new();
         let mut others = Vec::new();
         if !underutilized.is_empty() && small {
             if !empty.is_empty() {
-                others.push(Search::new(rules, what_if, &underutilized, &budget, together.clone()).run());
+                others.push(Search::new(rules, what_if, &underutilized, &budget, together.clone()).run().0);
             }
             if let Some(mut together) = together {
                 let check = together.clone();
-                others.push(Search::new(rules, &mut together, &underutilized, &budget, Some(check)).run());
+                others.push(Search::new(rules, &mut together, &underutilized, &budget, Some(check)).run().0);
             }
         }
         for other in others {
@@ -234,6 +270,7 @@ impl Pass {
             self.order(Command { method: Method::Empty, candidates: go, replacements, moves, savings });
         }
         self.take_over(found, &underutilized, &stay);
+        remembered
     }
 
     fn take_over(&mut self, found: Found, candidates: &[Candidate], kept_empty: &[Candidate]) {

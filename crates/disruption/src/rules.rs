@@ -23,6 +23,14 @@ impl Rules<'_, '_> {
         self.snapshot.world.nodes[candidate.node].labels.get(key).map(String::as_str)
     }
 
+    /// Totals of the pools that weigh savings against them.
+    pub(crate) fn weighing(&self) -> BTreeMap<Arc<str>, Totals> {
+        let balanced = |name: &Arc<str>| {
+            self.snapshot.pools.get(name).is_some_and(|pool| pool.policy == ConsolidationPolicy::Balanced)
+        };
+        self.totals.iter().filter(|(name, _)| balanced(name)).map(|(name, of)| (name.clone(), *of)).collect()
+    }
+
     pub(crate) fn replacement(&self, node: NewNode) -> Replacement {
         let pool = &self.snapshot.world.pools[node.pool];
         let instance_types = node.instance_types.iter().map(|kind| pool.instance_types[*kind].name.clone()).collect();

@@ -9,20 +9,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use karpenter_core::MicroUsd;
-use karpenter_scheduling::what_if::{Mark, Narrowing, WhatIf};
+use karpenter_scheduling::what_if::{Mark, Narrowing, Rests, WhatIf};
 
 use crate::candidate::Candidate;
 use crate::command::{Move, Target};
 use crate::decision::Reason;
 use crate::rules::Rules;
-use crate::trial::{self, Trial};
+use crate::trial::{self, Draft, Trial};
+use crate::verdicts::{Verdict, Verdicts, Worth};
 
 /// How many candidates a prefix has at most; the reference's number.
 const LONGEST_PREFIX: usize = 100;
 /// With more candidates than this only one start is tried: one command more or less no longer decides.
 const MOST_FOR_STARTS: usize = 400;
-/// And then this many rounds are made: what is left comes with the next pass, which follows at once.
-const ROUNDS_IF_MANY: usize = 2;
 /// A thread is not worth starting for fewer candidates than this: it needs a copy of the cluster.
 const LEAST_FOR_A_THREAD: usize = 100;
 /// With more commands than this a pass is not checked command by command.
@@ -33,7 +32,7 @@ const GROUPS: [usize; 5] = [2, 3, 5, 8, 16];
 const MOST_FOR_GROUPS: usize = 200;
 
 /// A command of the search: which candidates, and what becomes of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Taken {
     /// In the order of the candidates.
     pub(crate) members: Vec<usize>,
@@ -75,6 +74,11 @@ pub(crate) struct Search<'a, 's, 'w> {
     /// The command that moves pods onto it.
     receives: Vec<Option<usize>>,
     taken: Vec<Taken>,
+    /// What is known with what is taken so far, and with nothing taken.
+    verdicts: Verdicts,
+    at_base: Verdicts,
+    /// Something was taken since the base.
+    moved: bool,
 }
 
 impl<'a, 's, 'w> Search<'a, 's, 'w> {
@@ -92,14 +96,37 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let at_node = candidates.iter().enumerate().map(|(at, candidate)| (candidate.node, at)).collect();
         let (gone, receives) = (vec![false; candidates.len()], vec![None; candidates.len()]);
         let left = budget.clone();
-        Self { rules, what_if, check, candidates, at_node, budget, left, gone, receives, taken: Vec::new() }
+        let (taken, verdicts, at_base, moved) = Default::default();
+        Self {
+            rules,
+            what_if,
+            check,
+            candidates,
+            at_node,
+            budget,
+            left,
+            gone,
+            receives,
+            taken,
+            verdicts,
+            at_base,
+            moved,
+        }
     }
 
-    /// The best of the starts.
-    pub(crate) fn run(mut self) -> Found {
+    /// With answers that are known to hold before anything is taken.
+    pub(crate) fn knowing(mut self, verdicts: Verdicts) -> Self {
+        self.verdicts = verdicts;
+        self
+    }
+
+    /// The best of the starts, and what is known when nothing is taken.
+    pub(crate) fn run(mut self) -> (Found, Verdicts) {
         let base = self.what_if.mark();
         let mut starts: Vec<Option<Vec<usize>>> = vec![None];
         if self.candidates.len() <= MOST_FOR_STARTS {
+            // All of them are asked about first: who stays is then known to every start.
+            self.sweep(&(0..self.candidates.len()).collect::<Vec<_>>());
             let first = |search: &mut Self, most_new| search.best_prefix(most_new).map(|(members, _)| members);
             let tried = [first(&mut self, 1), first(&mut self, usize::MAX)];
             starts.extend(tried.into_iter().flatten().map(Some));
@@ -118,10 +145,12 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
                 best = self.members();
             }
         }
-        self.rebuild(base, &best);
+        if self.members() != best {
+            self.rebuild(base, &best);
+        }
         let found = self.finish();
         self.what_if.rollback(base);
-        found
+        (found, if self.moved { self.at_base } else { self.verdicts })
     }
 
     /// The one candidate that saves most alone; of equals the first.
@@ -148,6 +177,9 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 
     fn restart(&mut self, base: Mark) {
         self.what_if.rollback(base);
+        if std::mem::take(&mut self.moved) {
+            self.verdicts = self.at_base.clone();
+        }
         self.left = self.budget.clone();
         self.gone.fill(false);
         self.receives.fill(None);
@@ -159,8 +191,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             self.take(&start);
         }
         self.take_deletions();
-        let rounds = if self.candidates.len() <= MOST_FOR_STARTS { usize::MAX } else { ROUNDS_IF_MANY };
-        for _ in 0..rounds {
+        loop {
             self.take_prefixes();
             let before = self.taken.len();
             self.take_singles();
@@ -189,35 +220,54 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         (0..self.candidates.len()).filter(|at| self.is_free(*at)).collect::<Vec<_>>().into_iter().filter(fits).collect()
     }
 
-    fn judge(&mut self, members: &[usize]) -> Result<Trial, Reason> {
+    fn nodes_of(&self, members: &[usize]) -> Vec<u32> {
+        members.iter().map(|at| self.candidates[*at].node as u32).collect()
+    }
+
+    fn judge(&mut self, members: &[usize]) -> Result<Draft, Reason> {
         let candidates: Vec<&Candidate> = members.iter().map(|at| &self.candidates[*at]).collect();
         trial::consolidate(self.what_if, self.rules, &candidates)
     }
 
-    /// Judges, and takes back.
-    fn probe(&mut self, members: &[usize]) -> Result<Trial, Reason> {
+    /// Judges, and takes back; or knows the answer.
+    fn probe(&mut self, members: &[usize]) -> Verdict {
+        let nodes = self.nodes_of(members);
+        if let Some(known) = self.verdicts.get(&nodes) {
+            return known.clone();
+        }
         let mark = self.what_if.mark();
-        let answer = self.judge(members);
+        let answer = self.judge(members).map(|draft| draft.worth());
+        self.verdicts.put(&nodes, answer.clone(), &self.what_if.rests_on(mark));
         self.what_if.rollback(mark);
         answer
     }
 
     /// Judges, and keeps what is worth it.
     fn take(&mut self, members: &[usize]) -> bool {
+        let nodes = self.nodes_of(members);
+        if let Some(Err(_)) = self.verdicts.get(&nodes) {
+            return false;
+        }
         let mark = self.what_if.mark();
-        match self.judge(members) {
+        let answer = self.judge(members);
+        match answer.and_then(|draft| draft.finish(self.what_if, self.rules)) {
             Ok(trial) => {
-                self.keep(members.to_vec(), trial);
+                self.keep(mark, members.to_vec(), trial);
                 true
             }
-            Err(_) => {
+            Err(reason) => {
+                self.verdicts.put(&nodes, Err(reason), &self.what_if.rests_on(mark));
                 self.what_if.rollback(mark);
                 false
             }
         }
     }
 
-    fn keep(&mut self, members: Vec<usize>, trial: Trial) {
+    fn keep(&mut self, mark: Mark, members: Vec<usize>, trial: Trial) {
+        if !std::mem::replace(&mut self.moved, true) {
+            self.at_base = self.verdicts.clone();
+        }
+        self.verdicts.forget(&self.what_if.changes_since(mark));
         self.what_if.settle();
         for at in &members {
             self.gone[*at] = true;
@@ -238,12 +288,14 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
     /// Nodes whose pods fit on others, as they come.
     fn take_deletions(&mut self) {
         for at in interleaved(self.candidates) {
-            if !self.is_free(at) {
+            // Who cannot go at all cannot go without a replacement.
+            let known = self.verdicts.get(&[self.candidates[at].node as u32]);
+            if !self.is_free(at) || known.is_some_and(Result::is_err) {
                 continue;
             }
             let mark = self.what_if.mark();
             match trial::delete(self.what_if, self.rules, &self.candidates[at]) {
-                Ok(trial) => self.keep(vec![at], trial),
+                Ok(trial) => self.keep(mark, vec![at], trial),
                 Err(_) => self.what_if.rollback(mark),
             }
         }
@@ -262,32 +314,30 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 
     /// What each candidate would come to alone, as things are. Threads share the work; each answer depends on nothing
     /// but the question, so it does not matter who gives it.
-    fn sweep(&mut self, list: &[usize]) -> Vec<Result<Trial, Reason>> {
-        let threads = self.rules.policy.threads.min(list.len() / LEAST_FOR_A_THREAD);
-        if threads <= 1 {
-            return list.iter().map(|at| self.probe(&[*at])).collect();
-        }
+    fn sweep(&mut self, list: &[usize]) -> Vec<Verdict> {
+        let alone = |at: &usize| [self.candidates[*at].node as u32];
+        let open: Vec<usize> = list.iter().filter(|at| self.verdicts.get(&alone(at)).is_none()).copied().collect();
+        let threads = self.rules.policy.threads.min(open.len() / LEAST_FOR_A_THREAD).max(1);
         let (rules, candidates) = (self.rules, self.candidates);
-        let part = list.len().div_ceil(threads);
+        let mut parts = open.chunks(open.len().div_ceil(threads).max(1));
+        let mine = parts.next().unwrap_or_default();
         let answers = std::thread::scope(|scope| {
-            let one = |part: &'_ [usize]| {
+            let other = |part: &'_ [usize]| {
                 let (part, mut what_if) = (part.to_vec(), self.what_if.clone());
-                scope.spawn(move || -> Vec<Result<Trial, Reason>> {
-                    let ask = |at: &usize| {
-                        let mark = what_if.mark();
-                        let answer = trial::consolidate(&mut what_if, rules, &[&candidates[*at]]);
-                        what_if.rollback(mark);
-                        answer
-                    };
-                    part.iter().map(ask).collect()
-                })
+                scope.spawn(move || ask_each(&mut what_if, rules, candidates, &part))
             };
-            let workers: Vec<_> = list.chunks(part).map(one).collect();
-            let join =
-                |worker: std::thread::ScopedJoinHandle<'_, _>| worker.join().expect("a thread panics only by our bug");
-            workers.into_iter().map(join).collect::<Vec<Vec<_>>>()
+            let others: Vec<_> = parts.map(other).collect();
+            let mut answers = ask_each(self.what_if, rules, candidates, mine);
+            for other in others {
+                answers.extend(other.join().expect("a thread panics only by our bug"));
+            }
+            answers
         });
-        answers.into_iter().flatten().collect()
+        for (at, (answer, rests)) in open.iter().zip(answers) {
+            self.verdicts.put(&[candidates[*at].node as u32], answer, &rests);
+        }
+        let known = |at: &usize| self.verdicts.get(&[candidates[*at].node as u32]).cloned();
+        list.iter().map(|at| known(at).expect("what was open was just asked")).collect()
     }
 
     /// Many at once, as long as there are not too many to choose from.
@@ -316,9 +366,9 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             // The reference counts from 1 to one less, and rounds down there.
             let middle = (low - 1).midpoint(high - 1) + 1;
             match self.probe(&list[..middle]) {
-                Ok(trial) if trial.replacements.len() <= most_new => {
-                    if best.is_none_or(|(_, savings)| trial.savings > savings) {
-                        best = Some((middle, trial.savings));
+                Ok(worth) if worth.replacements <= most_new => {
+                    if best.is_none_or(|(_, savings)| worth.savings > savings) {
+                        best = Some((middle, worth.savings));
                     }
                     low = middle + 1;
                 }
@@ -360,7 +410,12 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             return;
         }
         if self.is_housed(base, all.len()) {
-            return self.rebuild(base, &all);
+            let (before, known) = (std::mem::take(&mut self.taken), std::mem::take(&mut self.verdicts));
+            self.rebuild(base, &all);
+            if self.taken == before {
+                self.verdicts = known;
+            }
+            return;
         }
         if all.len() > MOST_ONE_BY_ONE {
             return self.hold_deletions_together(base);
@@ -428,8 +483,8 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         for (at, answer) in asked.into_iter().zip(answers) {
             found.kept[at] = Some(match answer {
                 Err(reason) => reason,
-                Ok(trial) if self.is_free(at) => {
-                    Reason::NotWithOthers { savings: MicroUsd(trial.savings.max(0).unsigned_abs()) }
+                Ok(Worth { savings, .. }) if self.is_free(at) => {
+                    Reason::NotWithOthers { savings: MicroUsd(savings.max(0).unsigned_abs()) }
                 }
                 Ok(_) => {
                     found.held_back = true;
@@ -452,6 +507,23 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let consumed = allowed - self.left.get(&pool).copied().unwrap_or(0);
         Reason::Budget { pool, reason: "Underutilized", allowed, consumed }
     }
+}
+
+/// Each candidate alone, every answer taken back, with what it rests on.
+fn ask_each<'w>(
+    what_if: &mut WhatIf<'w>,
+    rules: &Rules<'_, 'w>,
+    candidates: &[Candidate],
+    list: &[usize],
+) -> Vec<(Verdict, Rests)> {
+    let ask = |at: &usize| {
+        let mark = what_if.mark();
+        let answer = trial::consolidate(what_if, rules, &[&candidates[*at]]).map(|draft| draft.worth());
+        let rests = what_if.rests_on(mark);
+        what_if.rollback(mark);
+        (answer, rests)
+    };
+    list.iter().map(ask).collect()
 }
 
 /// What is bought when these nodes go at once; nothing where somebody finds no place. Leaves no trace.
@@ -477,4 +549,34 @@ fn interleaved(candidates: &[Candidate]) -> Vec<usize> {
     }
     let longest = by_pool.values().map(Vec::len).max().unwrap_or(0);
     (0..longest).flat_map(|round| by_pool.values().filter_map(move |of_pool| of_pool.get(round).copied())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_take_turns_by_name_and_each_sends_its_best_first() {
+        // covers: DIS-SINGLE-01, DIS-SINGLE-07
+        let candidate = |name: &str, pool: &str, price: u64| Candidate {
+            node: 0,
+            name: name.into(),
+            claim: name.into(),
+            pool: pool.into(),
+            price: MicroUsd(price),
+            cost: 2.0,
+            pods: vec![0],
+        };
+        let mut all = [
+            candidate("a", "z", 10),
+            candidate("b", "z", 30),
+            candidate("c", "m", 5),
+            candidate("d", "z", 20),
+            candidate("e", "m", 40),
+            candidate("f", "b", 1),
+        ];
+        crate::candidate::sort(&mut all);
+        let order: Vec<&str> = interleaved(&all).into_iter().map(|at| &*all[at].name).collect();
+        assert_eq!(order, ["f", "e", "b", "c", "d", "a"]);
+    }
 }

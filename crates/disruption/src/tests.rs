@@ -5,6 +5,7 @@ mod budgets;
 mod candidates;
 mod consolidation;
 mod drift;
+mod memory;
 mod simulation;
 mod spot;
 

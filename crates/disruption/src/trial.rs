@@ -5,12 +5,14 @@ use std::sync::Arc;
 use karpenter_core::MicroUsd;
 use karpenter_core::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, SPOT};
 use karpenter_scheduling::what_if::{Home, Homeless, Housing, Narrowing, Offer, WhatIf};
+use rustc_hash::FxHashMap;
 
 use crate::balanced;
 use crate::candidate::Candidate;
 use crate::command::{Move, Replacement, Target};
 use crate::decision::Reason;
 use crate::rules::Rules;
+use crate::verdicts::Worth;
 
 /// A spot node is replaced by spot only with so many cheaper types to choose from, and of these the cheapest are handed
 /// over: whatever is launched is among them, and is not replaced again at once.
@@ -25,6 +27,40 @@ pub(crate) struct Trial {
     pub(crate) savings: i64,
 }
 
+/// A trial before everything that only matters to those who carry it out is worked out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Draft {
+    housing: Housing,
+    bought: Vec<Bought>,
+    pub(crate) savings: i64,
+}
+
+/// One new node: what it may become, cheapest first, and how it is asked for.
+#[derive(Clone, Debug, PartialEq)]
+struct Bought {
+    kinds: Vec<usize>,
+    narrowing: Narrowing,
+    cheapest: MicroUsd,
+    price: MicroUsd,
+}
+
+impl Draft {
+    pub(crate) fn worth(&self) -> Worth {
+        Worth { savings: self.savings, replacements: self.bought.len() }
+    }
+
+    /// The what-if must still be as the draft left it.
+    pub(crate) fn finish(self, what_if: &mut WhatIf<'_>, rules: &Rules<'_, '_>) -> Result<Trial, Reason> {
+        let mut replacements = Vec::with_capacity(self.bought.len());
+        for (new, Bought { kinds, narrowing, .. }) in self.bought.iter().enumerate() {
+            let node = what_if.new_node(new, *narrowing, kinds);
+            let short = |what_if: &mut WhatIf<'_>| what_if.short_of_min_values(new, *narrowing, kinds);
+            replacements.push(rules.replacement(node.ok_or_else(|| Reason::MinValues { keys: short(what_if) })?));
+        }
+        Ok(Trial { replacements, moves: moves(&self.housing), savings: self.savings })
+    }
+}
+
 /// What the candidates cost together.
 fn price_of(candidates: &[&Candidate]) -> MicroUsd {
     candidates.iter().map(|candidate| candidate.price).sum()
@@ -35,7 +71,7 @@ pub(crate) fn consolidate(
     what_if: &mut WhatIf<'_>,
     rules: &Rules<'_, '_>,
     candidates: &[&Candidate],
-) -> Result<Trial, Reason> {
+) -> Result<Draft, Reason> {
     let price = price_of(candidates);
     // Taken away for nothing is the best that can happen: where that is not worth it, nothing is.
     if candidates.len() == 1 {
@@ -43,12 +79,11 @@ pub(crate) fn consolidate(
     }
     let housing = house(what_if, rules, candidates)?;
     let bought = buy(what_if, rules, candidates, &housing, price)?;
-    let estimate = price.0 as i64 - bought.iter().map(|(_, cheapest)| cheapest.0 as i64).sum::<i64>();
-    let after: MicroUsd = bought.iter().map(|(node, _)| node.node.launch.price).sum();
+    let estimate = price.0 as i64 - bought.iter().map(|new| new.cheapest.0 as i64).sum::<i64>();
+    let after: MicroUsd = bought.iter().map(|new| new.price).sum();
     let savings = price.0 as i64 - after.0 as i64;
     worth_it(rules, candidates, estimate, savings)?;
-    let replacements = bought.into_iter().map(|(node, _)| node).collect();
-    Ok(Trial { replacements, moves: moves(&housing), savings })
+    Ok(Draft { housing, bought, savings })
 }
 
 /// As [`consolidate`] for one candidate, where its pods fit on nodes that are there.
@@ -130,7 +165,7 @@ fn buy(
     candidates: &[&Candidate],
     housing: &Housing,
     price: MicroUsd,
-) -> Result<Vec<(Replacement, MicroUsd)>, Reason> {
+) -> Result<Vec<Bought>, Reason> {
     let all_spot = candidates.iter().all(|candidate| rules.label(candidate, CAPACITY_TYPE) == Some(SPOT));
     let mut choices = Vec::with_capacity(housing.new_nodes);
     for new in 0..housing.new_nodes {
@@ -166,10 +201,10 @@ fn buy(
             Narrowing::None => to_spot_where_both(what_if, new, &mut offers),
         };
         let kinds: Vec<usize> = offers.iter().map(|offer| offer.kind).collect();
-        let Some(node) = what_if.new_node(new, narrowing, &kinds) else {
+        let Some(launch) = what_if.expected(new, narrowing, &kinds) else {
             return Err(Reason::MinValues { keys: what_if.short_of_min_values(new, narrowing, &kinds) });
         };
-        bought.push((rules.replacement(node), offers[0].cheapest));
+        bought.push(Bought { kinds, narrowing, cheapest: offers[0].cheapest, price: launch.price });
     }
     Ok(bought)
 }
@@ -214,13 +249,16 @@ fn not_of_a_kind(
     offers: &mut Vec<Offer>,
 ) -> Result<(), Reason> {
     let types = &rules.snapshot.world.pools[what_if.pool_of(new)].instance_types;
-    let price_of = |name: &str| {
-        let same = candidates.iter().filter(|candidate| rules.label(candidate, INSTANCE_TYPE) == Some(name));
-        same.map(|candidate| candidate.price).min()
-    };
+    let mut prices: FxHashMap<&str, MicroUsd> = FxHashMap::default();
+    for candidate in candidates {
+        if let Some(name) = rules.label(candidate, INSTANCE_TYPE) {
+            let least = prices.entry(name).or_insert(candidate.price);
+            *least = (*least).min(candidate.price);
+        }
+    }
     let limiting = offers.iter().filter_map(|offer| {
         let name: &Arc<str> = &types[offer.kind].name;
-        Some((price_of(name)?, name))
+        Some((*prices.get(&**name)?, name))
     });
     let Some((limit, name)) = limiting.min() else { return Ok(()) };
     offers.retain(|offer| offer.worst < limit);
@@ -246,8 +284,10 @@ fn to_spot_where_both(what_if: &mut WhatIf<'_>, new: usize, offers: &mut Vec<Off
     if !both || what_if.is_reserved(new) {
         return Narrowing::None;
     }
-    let spot: Vec<usize> = what_if.offers(new, Narrowing::Spot).iter().map(|offer| offer.kind).collect();
-    let as_spot: Vec<Offer> = offers.iter().filter(|offer| spot.contains(&offer.kind)).copied().collect();
+    let mut spot: Vec<usize> = what_if.offers(new, Narrowing::Spot).iter().map(|offer| offer.kind).collect();
+    spot.sort_unstable();
+    let is_spot = |offer: &&Offer| spot.binary_search(&offer.kind).is_ok();
+    let as_spot: Vec<Offer> = offers.iter().filter(is_spot).copied().collect();
     if as_spot.is_empty() {
         return Narrowing::None;
     }

@@ -14,8 +14,8 @@ use crate::terms::{KeyId, ReqId, SetId, Terms};
 pub(crate) struct Catalog {
     pub(crate) types: Arc<[Arc<InstanceType>]>,
     /// For each key, the types that share a requirement on it. A type without the key is in no group.
-    by_key: FxHashMap<KeyId, Vec<(ReqId, Bits)>>,
-    pub(crate) profiles: Vec<Profile>,
+    by_key: Arc<FxHashMap<KeyId, Vec<(ReqId, Bits)>>>,
+    pub(crate) profiles: Arc<[Profile]>,
     /// Bare metal and accelerators.
     pub(crate) exotic: Bits,
     /// By type: its place among all names, for ties.
@@ -95,8 +95,8 @@ impl Catalog {
             types,
             exotic,
             name_rank,
-            by_key,
-            profiles,
+            by_key: Arc::new(by_key),
+            profiles: profiles.into(),
             masks: FxHashMap::default(),
             usable: FxHashMap::default(),
             by_price: FxHashMap::default(),

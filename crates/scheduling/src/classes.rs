@@ -21,6 +21,8 @@ pub(crate) struct Class {
     pub(crate) shape: Arc<PodShape>,
     pub(crate) look: LookId,
     pub(crate) requests: Amounts,
+    /// The same for classes with equal requests.
+    pub(crate) size: usize,
     pub(crate) ports: Vec<HostPort>,
     /// Alternatives of where its volumes can be reached; empty: they do not care.
     pub(crate) volumes: Vec<SetId>,
@@ -75,6 +77,7 @@ pub(crate) struct Classes<'w> {
     looks: Looks,
     by_key: FxHashMap<ClassKey, usize>,
     by_content: FxHashMap<ClassContent, usize>,
+    sizes: FxHashMap<Amounts, usize>,
 }
 
 impl<'w> Classes<'w> {
@@ -88,6 +91,7 @@ impl<'w> Classes<'w> {
             looks: Looks::default(),
             by_key: FxHashMap::default(),
             by_content: FxHashMap::default(),
+            sizes: FxHashMap::default(),
         }
     }
 
@@ -145,9 +149,12 @@ impl<'w> Classes<'w> {
             variants.push(self.variant(&relaxed, &shape, &pod.namespace, terms, groups));
         }
         let keeps_out = self.keeps_out(&shape, &pod.namespace, groups);
+        let (requests, next) = (names.amounts(&shape.requests), self.sizes.len());
+        let size = *self.sizes.entry(requests.clone()).or_insert(next);
         Class {
             look,
-            requests: names.amounts(&shape.requests),
+            requests,
+            size,
             ports: shape.host_ports.clone(),
             volumes,
             has_claims: !pod.claims.is_empty(),

@@ -1,6 +1,6 @@
 //! The domains of each topology key, which of them each group knows, and how many pods each holds at the start.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use karpenter_core::labels::HOSTNAME;
@@ -20,10 +20,10 @@ use crate::terms::{KeyId, ReqId, SetId, Terms};
 /// whose name comes first.
 #[derive(Clone)]
 pub(crate) struct Domains {
-    pub(crate) keys: Vec<KeyDomains>,
+    pub(crate) keys: Arc<[KeyDomains]>,
     by_key: FxHashMap<KeyId, usize>,
     /// By group.
-    pub(crate) groups: Vec<GroupDomains>,
+    pub(crate) groups: Arc<[GroupDomains]>,
     allowed: FxHashMap<(usize, Option<ReqId>), Arc<Bits>>,
 }
 
@@ -40,8 +40,10 @@ pub(crate) struct GroupDomains {
     /// In `Domains::keys`; nothing for the hostname, whose domains are the targets themselves.
     pub(crate) table: Option<usize>,
     pub(crate) known: Bits,
-    /// By domain, or by existing node for the hostname.
+    /// By domain; empty for the hostname.
     pub(crate) counts: Vec<u32>,
+    /// For the hostname: existing nodes with matching pods, in ascending order.
+    pub(crate) hosts: Vec<(u32, u32)>,
     /// Hosts that hold matching pods and are no targets.
     pub(crate) elsewhere: u32,
 }
@@ -60,8 +62,7 @@ impl Domains {
     ) -> Self {
         let keys: BTreeSet<&str> = groups.all.iter().map(|group| &*group.key).filter(|key| *key != HOSTNAME).collect();
         let creatable = creatable(world, &keys, catalogs, terms);
-        let mut domains =
-            Self { keys: Vec::new(), by_key: FxHashMap::default(), groups: Vec::new(), allowed: FxHashMap::default() };
+        let (mut of_keys, mut by_key): (Vec<KeyDomains>, FxHashMap<KeyId, usize>) = Default::default();
         for name in keys {
             let key = terms.key(name);
             let mut names: BTreeSet<Arc<str>> =
@@ -76,24 +77,23 @@ impl Domains {
                     of[at].insert(index);
                 }
             }
-            domains.by_key.insert(key, domains.keys.len());
-            domains.keys.push(KeyDomains { key, names, nodes: of });
+            by_key.insert(key, of_keys.len());
+            of_keys.push(KeyDomains { key, names, nodes: of });
         }
         let mut places = Places::new(world, nodes, bound, terms);
+        let mut of_groups = Vec::with_capacity(groups.all.len());
         for (index, group) in groups.all.iter().enumerate() {
-            let table = (!group.is_hostname()).then(|| domains.by_key[&terms.key(&group.key)]);
+            let table = (!group.is_hostname()).then(|| by_key[&terms.key(&group.key)]);
             let known = match table {
                 None => Bits::new(),
-                Some(table) => {
-                    known(&domains.keys[table], group.filter.as_ref(), &creatable, world, &mut places, terms)
-                }
+                Some(table) => known(&of_keys[table], group.filter.as_ref(), &creatable, world, &mut places, terms),
             };
-            let counts = vec![0; table.map_or(nodes.len(), |table| domains.keys[table].names.len())];
-            let mut of_group = GroupDomains { table, known, counts, elsewhere: 0 };
-            places.count(GroupId(index as u32), group, &mut of_group, &domains.keys, terms);
-            domains.groups.push(of_group);
+            let counts = vec![0; table.map_or(0, |table| of_keys[table].names.len())];
+            let mut of_group = GroupDomains { table, known, counts, hosts: Vec::new(), elsewhere: 0 };
+            places.count(GroupId(index as u32), group, &mut of_group, &of_keys, terms);
+            of_groups.push(of_group);
         }
-        domains
+        Self { keys: of_keys.into(), by_key, groups: of_groups.into(), allowed: FxHashMap::default() }
     }
 
     pub(crate) fn table(&self, key: KeyId) -> Option<usize> {
@@ -256,13 +256,14 @@ impl<'a> Places<'a> {
                 found.extend(self.by_look[look.0 as usize].iter().map(|(node, count)| (*node, *count)));
             }
         }
+        let mut hosts: BTreeMap<u32, u32> = BTreeMap::new();
         for (node, count) in found {
             if !self.passes_at(node, group.filter.as_ref(), terms) {
                 continue;
             }
             match into.table {
                 None => match self.target[node] {
-                    Some(target) => into.counts[target] += count,
+                    Some(target) => *hosts.entry(target as u32).or_insert(0) += count,
                     None => into.elsewhere += 1,
                 },
                 Some(table) => {
@@ -275,5 +276,6 @@ impl<'a> Places<'a> {
                 }
             }
         }
+        into.hosts = hosts.into_iter().collect();
     }
 }

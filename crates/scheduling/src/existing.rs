@@ -53,7 +53,7 @@ pub(crate) fn compile(
         .collect()
 }
 
-fn one(
+pub(crate) fn one(
     world: &World,
     index: usize,
     bound: Option<&Vec<&Pod>>,
@@ -106,8 +106,8 @@ pub(crate) fn limited_claims(pod: &Pod, world: &World) -> Vec<(Arc<str>, ClaimNa
 #[derive(Clone)]
 pub(crate) struct NodeIndex {
     count: usize,
-    by_key: FxHashMap<KeyId, Vec<(ReqId, Bits)>>,
-    by_taints: Vec<(Vec<Taint>, Bits)>,
+    by_key: Arc<FxHashMap<KeyId, Vec<(ReqId, Bits)>>>,
+    by_taints: Arc<[(Vec<Taint>, Bits)]>,
     masks: FxHashMap<(KeyId, ReqId), Arc<Bits>>,
     sets: FxHashMap<SetId, Arc<Bits>>,
     tolerated: FxHashMap<Vec<Toleration>, Arc<Bits>>,
@@ -135,6 +135,7 @@ impl NodeIndex {
             by_taints[at].1.insert(index);
         }
         let (masks, sets, tolerated) = Default::default();
+        let (by_key, by_taints) = (Arc::new(by_key), by_taints.into());
         Self { count: nodes.len(), by_key, by_taints, masks, sets, tolerated }
     }
 
@@ -178,7 +179,7 @@ impl NodeIndex {
             return mask.clone();
         }
         let mut mask = Bits::zeros(self.count);
-        for (taints, nodes) in &self.by_taints {
+        for (taints, nodes) in self.by_taints.iter() {
             if untolerated(taints, tolerations).is_none() {
                 mask.or(nodes);
             }

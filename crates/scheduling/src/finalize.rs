@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, Labels, REGISTERED, RESERVED};
-use karpenter_core::plan::NewNode;
+use karpenter_core::plan::{Launch, NewNode};
 use karpenter_core::settings::MinValuesPolicy;
 use karpenter_core::{Requirement, Requirements, Resources};
 
@@ -59,8 +59,15 @@ impl Problem<'_> {
         (nodes, discarded)
     }
 
-    fn new_node(&mut self, claim: &Claim, shared: &mut Shared) -> Result<NewNode, Vec<KeyId>> {
-        let (catalog, pool) = (self.templates[claim.template].catalog, self.templates[claim.template].pool);
+    /// What a claim is expected to become, without everything else that a plan says of it.
+    pub(crate) fn expected_launch(&mut self, claim: &Claim) -> Option<Launch> {
+        let (set, types) = self.listed(claim).ok()?;
+        self.launch(self.templates[claim.template].catalog, set, &types)
+    }
+
+    /// The types a claim lists, cheapest first; or the keys whose minValues they miss.
+    fn listed(&mut self, claim: &Claim) -> Result<(SetId, Vec<usize>), Vec<KeyId>> {
+        let catalog = self.templates[claim.template].catalog;
         let set = self.final_set(claim);
         let order = self.catalogs[catalog].by_price(set, &mut self.terms);
         let types = order.iter().map(|(_, kind)| *kind).filter(|kind| claim.types.contains(*kind));
@@ -73,6 +80,12 @@ impl Problem<'_> {
                 return Err(short.into_iter().map(|(key, _)| key).collect());
             }
         }
+        Ok((set, types))
+    }
+
+    fn new_node(&mut self, claim: &Claim, shared: &mut Shared) -> Result<NewNode, Vec<KeyId>> {
+        let (catalog, pool) = (self.templates[claim.template].catalog, self.templates[claim.template].pool);
+        let (set, types) = self.listed(claim)?;
         let launch = self.launch(catalog, set, &types).expect("a claim keeps only types with an offering for it");
         let (requirements, labels) = self.written(claim, set, &types);
         Ok(NewNode {

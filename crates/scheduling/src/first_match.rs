@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use karpenter_core::plan::Reason;
+use smallvec::SmallVec;
 
 use crate::bits::{Bits, Ones};
 use crate::place::{Reserving, Verdict, View};
@@ -118,6 +119,8 @@ fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant
     let mut nodes = Bits::clone(&problem.node_index.satisfying(set, &mut problem.terms));
     nodes.and(&problem.node_index.tolerated(&tolerations));
     nodes.and_not(&state.closed);
+    let size = problem.classes[class].size;
+    state.no_room.leave_out(size, &mut nodes);
     if let Some(refused) = state.refused.get(&(class, 0)) {
         nodes.and_not(&refused.nodes);
     }
@@ -131,11 +134,15 @@ fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant
     }
     problem.keep_acceptable_nodes(state, class, variant, &mut nodes);
     for node in nodes.iter() {
+        if !problem.classes[class].requests.fits(&state.nodes[node].free) {
+            state.no_room(size, node);
+            continue;
+        }
         if problem.node_takes(state, node, pod) {
             problem.put_on_node(state, node, (pod, variant));
             return true;
         }
-        // Room, ports and attachments only shrink. Attachments are each pod's own, so those say nothing of the class.
+        // Ports and attachments only shrink too. Attachments are each pod's own, so those say nothing of the class.
         if !problem.classes[class].has_claims {
             state.refuse_node(class, node);
         }
@@ -157,7 +164,7 @@ fn on_open_claim(
     if let Some(refused) = state.refused.get(&(class, variant)) {
         skip.or(&refused.claims);
     }
-    let mut views: Vec<Option<View>> = vec![None; state.shapes.len()];
+    let mut views: Views = SmallVec::new();
     for count in 1..state.by_count.len() {
         if state.ties().claims == ClaimTies::Latest {
             let claims = state.in_turn(count);
@@ -185,23 +192,30 @@ fn on_open_claim(
     Attempt::Failed
 }
 
+/// How a pod sees the shapes of claims it came by.
+type Views = SmallVec<[(usize, Option<View>); 4]>;
+
 /// Puts the pod on the claim if it takes it; otherwise the claim, or all that look like it, are skipped from now on.
 fn try_claim(
     problem: &mut Problem<'_>,
     state: &mut State,
     (pod, variant): (usize, usize),
     index: usize,
-    views: &mut [Option<View>],
+    views: &mut Views,
     skip: &mut Bits,
     reserving: Reserving,
 ) -> bool {
     let class = problem.pods[pod].class;
     let shape = state.shape_of(index);
-    if views[shape].is_none() {
-        let (template, set) = (state.shapes[shape].template, state.shapes[shape].set);
-        views[shape] = problem.view(state, class, variant, template, set);
-    }
-    let Some(view) = &views[shape] else {
+    let at = match views.iter().position(|(of, _)| *of == shape) {
+        Some(at) => at,
+        None => {
+            let (template, set) = (state.shapes[shape].template, state.shapes[shape].set);
+            views.push((shape, problem.view(state, class, variant, template, set)));
+            views.len() - 1
+        }
+    };
+    let Some(view) = &views[at].1 else {
         skip.or(&state.shapes[shape].claims);
         return false;
     };

@@ -23,6 +23,7 @@ mod first_match;
 mod groups;
 mod launch;
 pub mod miss;
+mod no_room;
 mod place;
 mod problem;
 mod relax;

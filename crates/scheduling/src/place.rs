@@ -341,13 +341,11 @@ impl Problem<'_> {
         true
     }
 
-    /// Whether an existing node has room, ports and attachments left for a pod; volumes must be reachable.
+    /// Whether an existing node that has room has ports and attachments left for a pod; volumes must be reachable.
     pub(crate) fn node_takes(&mut self, state: &State, node: usize, pod: usize) -> bool {
         let class = &self.classes[self.pods[pod].class];
         let target = &state.nodes[node];
-        if !class.requests.fits(&target.free)
-            || class.ports.iter().any(|mine| target.ports.iter().any(|theirs| mine.clashes(theirs)))
-        {
+        if class.ports.iter().any(|mine| target.ports.iter().any(|theirs| mine.clashes(theirs))) {
             return false;
         }
         if class.has_claims && !self.attachable(state, node, pod) {

@@ -1,5 +1,6 @@
 //! A world compiled into small integers: templates, nodes, classes of equal pods, topology groups.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use karpenter_core::labels::{HOSTNAME, ZONE};
@@ -25,17 +26,17 @@ pub(crate) struct Problem<'w> {
     pub(crate) names: ResourceNames,
     pub(crate) catalogs: Vec<Catalog>,
     /// In the order in which they are tried.
-    pub(crate) templates: Vec<Template>,
+    pub(crate) templates: Arc<[Template]>,
     /// Pools without a template, in the same order.
     pub(crate) dropped: Vec<(usize, Dropped)>,
     pub(crate) daemons: Vec<Daemon>,
     /// Targets, in the order in which they are tried.
-    pub(crate) nodes: Vec<ExistingNode>,
+    pub(crate) nodes: Arc<[ExistingNode]>,
     pub(crate) node_index: NodeIndex,
-    pub(crate) classes: Vec<Class>,
+    pub(crate) classes: Arc<[Class]>,
     /// In the order in which they are tried.
-    pub(crate) pods: Vec<PendingPod>,
-    pub(crate) groups: Groups,
+    pub(crate) pods: Arc<[PendingPod]>,
+    pub(crate) groups: Arc<Groups>,
     pub(crate) domains: Domains,
     pub(crate) ignored: Vec<LeftOver>,
 }
@@ -115,14 +116,14 @@ impl<'w> Problem<'w> {
             terms,
             names,
             catalogs,
-            templates,
+            templates: templates.into(),
             dropped,
             daemons,
-            nodes,
+            nodes: nodes.into(),
             node_index,
-            classes,
-            pods,
-            groups,
+            classes: classes.into(),
+            pods: pods.into(),
+            groups: Arc::new(groups),
             domains,
             ignored: admitted.ignored,
         }
@@ -130,6 +131,65 @@ impl<'w> Problem<'w> {
 
     pub(crate) fn group_is_hostname(&self, id: GroupId) -> bool {
         self.groups.get(id).is_hostname()
+    }
+}
+
+/// A problem without the world it was compiled from.
+pub(crate) struct Tables {
+    terms: Terms,
+    names: ResourceNames,
+    catalogs: Vec<Catalog>,
+    templates: Arc<[Template]>,
+    dropped: Vec<(usize, Dropped)>,
+    daemons: Vec<Daemon>,
+    nodes: Arc<[ExistingNode]>,
+    node_index: NodeIndex,
+    classes: Arc<[Class]>,
+    pub(crate) pods: Arc<[PendingPod]>,
+    groups: Arc<Groups>,
+    domains: Domains,
+    ignored: Vec<LeftOver>,
+}
+
+impl Problem<'_> {
+    pub(crate) fn into_tables(self) -> Tables {
+        Tables {
+            terms: self.terms,
+            names: self.names,
+            catalogs: self.catalogs,
+            templates: self.templates,
+            dropped: self.dropped,
+            daemons: self.daemons,
+            nodes: self.nodes,
+            node_index: self.node_index,
+            classes: self.classes,
+            pods: self.pods,
+            groups: self.groups,
+            domains: self.domains,
+            ignored: self.ignored,
+        }
+    }
+}
+
+impl Tables {
+    /// With a world that has the same nodes and pools at the same positions. Pods are the caller's to put right.
+    pub(crate) fn on(self, world: &World) -> Problem<'_> {
+        Problem {
+            world,
+            terms: self.terms,
+            names: self.names,
+            catalogs: self.catalogs,
+            templates: self.templates,
+            dropped: self.dropped,
+            daemons: self.daemons,
+            nodes: self.nodes,
+            node_index: self.node_index,
+            classes: self.classes,
+            pods: self.pods,
+            groups: self.groups,
+            domains: self.domains,
+            ignored: self.ignored,
+        }
     }
 }
 
@@ -155,14 +215,16 @@ fn allocatable(types: &[Arc<InstanceType>], names: &mut ResourceNames) -> Vec<Am
     types.iter().map(|kind| names.amounts(&kind.allocatable())).collect()
 }
 
-/// CPU descending, memory descending, then oldest first, then by UID.
 fn sort_queue(pods: &mut [PendingPod], classes: &[Class], world: &World) {
+    pods.sort_by(|a, b| in_queue_order(a, b, classes, world));
+}
+
+/// CPU descending, memory descending, then oldest first, then by UID.
+pub(crate) fn in_queue_order(a: &PendingPod, b: &PendingPod, classes: &[Class], world: &World) -> Ordering {
     let size = |class: usize, resource: u32| classes[class].requests.get(ResId(resource));
-    pods.sort_by(|a, b| {
-        let (cpu, memory) = (size(b.class, 0).cmp(&size(a.class, 0)), size(b.class, 1).cmp(&size(a.class, 1)));
-        cpu.then(memory).then_with(|| {
-            let (a, b) = (&world.pods[a.index], &world.pods[b.index]);
-            (a.created, &a.uid).cmp(&(b.created, &b.uid))
-        })
-    });
+    let (cpu, memory) = (size(b.class, 0).cmp(&size(a.class, 0)), size(b.class, 1).cmp(&size(a.class, 1)));
+    cpu.then(memory).then_with(|| {
+        let (a, b) = (&world.pods[a.index], &world.pods[b.index]);
+        (a.created, &a.uid).cmp(&(b.created, &b.uid))
+    })
 }

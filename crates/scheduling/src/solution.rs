@@ -73,7 +73,7 @@ impl Solution {
         let claims = self.state.claims.iter().enumerate();
         let on_claims =
             claims.flat_map(|(at, claim)| claim.pods.iter().map(move |placed| (placed, claim.set, Host::Claim(at))));
-        let nodes = self.state.nodes.iter().zip(&problem.nodes).enumerate();
+        let nodes = self.state.nodes.iter().zip(problem.nodes.iter()).enumerate();
         let on_nodes = nodes
             .flat_map(|(at, (state, node))| state.pods.iter().map(move |placed| (placed, node.set, Host::Node(at))));
         let all = on_claims.chain(on_nodes);

@@ -13,6 +13,7 @@ use crate::bits::Bits;
 use crate::columns::{Amount, Amounts};
 use crate::existing::ClaimName;
 use crate::groups::{GroupId, Kind};
+use crate::no_room::{NoRoom, Since};
 use crate::problem::Problem;
 use crate::terms::SetId;
 
@@ -39,6 +40,8 @@ pub(crate) struct NodeState {
     pub(crate) ports: Vec<HostPort>,
     pub(crate) volumes: Volumes,
     pub(crate) pods: Vec<(usize, usize)>,
+    /// How many of the pods were there when an answer was last settled.
+    settled: usize,
 }
 
 /// Claims in use, by driver.
@@ -57,7 +60,8 @@ pub(crate) struct GroupState {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostCounts {
-    counts: Vec<u32>,
+    /// Hosts with at least one, in ascending order. There are few of them, and many groups.
+    counts: Vec<(u32, u32)>,
     /// At least one.
     pub(crate) some: Bits,
     /// As many as the skew allows: one more of a pod that counts itself is too many.
@@ -66,16 +70,37 @@ pub(crate) struct HostCounts {
     pub(crate) over: Bits,
 }
 
+impl GroupState {
+    /// Whether every domain and host counts the same.
+    pub(crate) fn same_counts(&self, other: &Self) -> bool {
+        self.domains == other.domains
+            && self.nodes.counts == other.nodes.counts
+            && self.claims.counts == other.claims.counts
+            && self.populated == other.populated
+    }
+}
+
+impl NodeState {
+    /// Whether it has the same left for pods.
+    pub(crate) fn same_room(&self, other: &Self) -> bool {
+        self.free == other.free && self.ports == other.ports && self.volumes == other.volumes
+    }
+}
+
 impl HostCounts {
     pub(crate) fn get(&self, host: usize) -> u32 {
-        self.counts.get(host).copied().unwrap_or(0)
+        self.counts.binary_search_by_key(&(host as u32), |(at, _)| *at).map_or(0, |at| self.counts[at].1)
     }
 
     fn set(&mut self, host: usize, count: u32, max_skew: i64) {
-        if host >= self.counts.len() {
-            self.counts.resize(host + 1, 0);
+        match (self.counts.binary_search_by_key(&(host as u32), |(at, _)| *at), count) {
+            (Ok(at), 0) => {
+                self.counts.remove(at);
+            }
+            (Ok(at), _) => self.counts[at].1 = count,
+            (Err(_), 0) => {}
+            (Err(at), _) => self.counts.insert(at, (host as u32, count)),
         }
-        self.counts[host] = count;
         let mark = |bits: &mut Bits, on: bool| if on { bits.insert(host) } else { bits.remove(host) };
         mark(&mut self.some, count > 0);
         mark(&mut self.full, i64::from(count) >= max_skew);
@@ -107,6 +132,9 @@ pub(crate) struct State {
     shape_of: Vec<usize>,
     /// By class and variant: targets that refused it for a reason that does not go away.
     pub(crate) refused: FxHashMap<(usize, usize), Refused>,
+    pub(crate) no_room: NoRoom,
+    /// Nodes that took pods since an answer was last settled, once for each pod.
+    filled: Vec<usize>,
     /// How many of the claims take no more pods.
     pub(crate) settled: usize,
     /// How often claims were settled.
@@ -179,13 +207,23 @@ pub(crate) struct Shape {
     pub(crate) claims: Bits,
 }
 
+/// What became different: existing nodes that are fuller or closed, groups that count differently.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) nodes: Vec<u32>,
+    pub(crate) groups: Vec<u32>,
+    /// Limits or reservations, which anybody may run into.
+    pub(crate) everything: bool,
+}
+
 #[derive(Clone)]
 enum Undo {
     Count { group: usize, slot: Slot },
     Uncounted { group: usize, slot: Slot },
     RefusedNode { class: usize, node: usize },
+    NoRoom { size: usize, node: usize },
     RefusedClaim { form: (usize, usize), claim: usize },
-    Settled { before: usize },
+    Settled { before: usize, nodes: Vec<(usize, usize)> },
     Closed { node: usize, pods: Vec<(usize, usize)> },
     Opened,
     Claim { index: usize, before: Box<Before> },
@@ -220,6 +258,7 @@ impl State {
             ports: node.ports.clone(),
             volumes: node.volumes.clone(),
             pods: Vec::new(),
+            settled: 0,
         });
         let max_skew: Vec<i64> = problem
             .groups
@@ -229,12 +268,9 @@ impl State {
             .collect();
         let groups = problem.domains.groups.iter().zip(&max_skew).map(|(group, max_skew)| {
             let mut hosts = HostCounts::default();
-            let (mut domains, mut populated) = (Vec::new(), group.elsewhere);
-            populated += group.counts.iter().filter(|count| **count > 0).count() as u32;
-            match group.table {
-                Some(_) => domains = group.counts.clone(),
-                None => group.counts.iter().enumerate().for_each(|(host, count)| hosts.set(host, *count, *max_skew)),
-            }
+            let populated = group.elsewhere + group.counts.iter().filter(|count| **count > 0).count() as u32;
+            group.hosts.iter().for_each(|(host, count)| hosts.set(*host as usize, *count, *max_skew));
+            let (domains, populated) = (group.counts.clone(), populated + group.hosts.len() as u32);
             GroupState { domains, nodes: hosts, claims: HostCounts::default(), populated }
         });
         Self {
@@ -249,6 +285,8 @@ impl State {
             shape_ids: FxHashMap::default(),
             shape_of: Vec::new(),
             refused: FxHashMap::default(),
+            no_room: NoRoom::default(),
+            filled: Vec::new(),
             settled: 0,
             settlements: 0,
             closed: Bits::new(),
@@ -282,11 +320,16 @@ impl State {
                 Undo::RefusedNode { class, node } => {
                     self.refused.entry((class, 0)).and_modify(|refused| refused.nodes.remove(node));
                 }
+                Undo::NoRoom { size, node } => self.no_room.forget(size, node),
                 Undo::RefusedClaim { form, claim } => {
                     self.refused.entry(form).and_modify(|refused| refused.claims.remove(claim));
                 }
-                Undo::Settled { before } => {
+                Undo::Settled { before, nodes } => {
                     self.settlements -= 1;
+                    self.no_room.forget_settled();
+                    for (node, settled) in nodes {
+                        self.nodes[node].settled = settled;
+                    }
                     let after = std::mem::replace(&mut self.settled, before);
                     (before..after).for_each(|index| self.index(index));
                 }
@@ -312,6 +355,10 @@ impl State {
                     self.index(index);
                 }
                 Undo::Node { index, free, ports, volumes } => {
+                    // What was settled in the meantime is not in the list any more.
+                    if self.filled.last() == Some(&index) {
+                        self.filled.pop();
+                    }
                     let node = &mut self.nodes[index];
                     node.free = free;
                     node.ports.truncate(ports);
@@ -335,12 +382,57 @@ impl State {
         self.log[mark..].iter().filter_map(index).collect()
     }
 
+    /// What an answer since the mark would make different for others.
+    pub(crate) fn changes_since(&self, mark: usize) -> Changes {
+        let mut changes = Changes::default();
+        for undo in &self.log[mark..] {
+            match undo {
+                Undo::Count { group, .. } | Undo::Uncounted { group, .. } => changes.groups.push(*group as u32),
+                Undo::Closed { node, .. } | Undo::Node { index: node, .. } => changes.nodes.push(*node as u32),
+                Undo::Limits { .. } | Undo::Reservations { .. } => changes.everything = true,
+                Undo::RefusedNode { .. }
+                | Undo::NoRoom { .. }
+                | Undo::RefusedClaim { .. }
+                | Undo::Settled { .. }
+                | Undo::Opened
+                | Undo::Claim { .. } => {}
+            }
+        }
+        for list in [&mut changes.groups, &mut changes.nodes] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        changes
+    }
+
     /// The claims opened so far take no more pods.
     pub(crate) fn settle(&mut self) {
         let before = std::mem::replace(&mut self.settled, self.claims.len());
         (before..self.claims.len()).for_each(|index| self.unindex(index));
         self.settlements += 1;
-        self.note(|_| Undo::Settled { before });
+        let mut nodes = Vec::new();
+        for node in std::mem::take(&mut self.filled) {
+            let of = &mut self.nodes[node];
+            if of.settled != of.pods.len() {
+                nodes.push((node, of.settled));
+                of.settled = of.pods.len();
+            }
+        }
+        self.note(|_| Undo::Settled { before, nodes });
+    }
+
+    /// The node has no room for pods of a size, as full as it is now.
+    pub(crate) fn no_room(&mut self, size: usize, node: usize) {
+        let of = &self.nodes[node];
+        let since = match (of.pods.len(), of.settled) {
+            (0, _) => Since::Found,
+            (now, settled) if now == settled => Since::Settled,
+            _ => Since::Tried,
+        };
+        self.no_room.note(size, node, since);
+        if since == Since::Tried {
+            self.note(|_| Undo::NoRoom { size, node });
+        }
     }
 
     /// The node never takes the class again, as it only gets fuller; unless what filled it is taken back. What a node
@@ -450,6 +542,7 @@ impl State {
             node.volumes.entry(driver).or_default().insert(claim);
         }
         node.pods.push(pod);
+        self.filled.push(index);
     }
 
     pub(crate) fn charge(&mut self, template: usize, capacity: &[Amount]) {

@@ -4,7 +4,11 @@
 //! nodes before new ones, reservations used where they can be), and is taken back: it costs the pods it moves, not the
 //! cluster. An answer that is kept is what the next question starts from.
 
+mod base;
+mod carry;
+mod changes;
 mod offers;
+mod rests;
 
 use std::sync::Arc;
 
@@ -12,11 +16,16 @@ use karpenter_core::World;
 use karpenter_core::plan::Reason;
 use rustc_hash::FxHashMap;
 
+pub use base::{Base, Shift};
+pub use carry::Kept;
+pub use changes::PodChanges;
 pub use offers::{Narrowing, Offer};
+pub use rests::{Changes, Rests};
 
 use crate::explain;
 use crate::first_match;
 use crate::groups::GroupId;
+use crate::no_room::NoRoom;
 use crate::place::Reserving;
 use crate::problem::Problem;
 use crate::solution::BASELINE;
@@ -32,10 +41,13 @@ pub struct WhatIf<'w> {
     pod_at: Vec<u32>,
     /// By position in `World::nodes`: its number as a target.
     target_at: Vec<Option<u32>>,
-    target_named: FxHashMap<&'w str, usize>,
+    target_named: FxHashMap<Arc<str>, usize>,
     offers: FxHashMap<(usize, SetId), Arc<[Offer]>>,
     /// Pods that wait for a node and are placed together with those of the first answer that is kept.
     waiting: Vec<usize>,
+    /// The pods that the last question was about.
+    queue: Vec<usize>,
+    known: carry::Known,
 }
 
 /// A point to go back to.
@@ -77,8 +89,13 @@ const NONE: u32 = u32::MAX;
 impl<'w> WhatIf<'w> {
     /// `movable` are the pods that questions will be about. Pods that wait for a node take what room there is first.
     pub fn new(world: &'w World, movable: &[usize]) -> Self {
-        let mut problem = Problem::compile_with(world, movable);
+        Self::of(Problem::compile_with(world, movable), movable, carry::Known::default(), NoRoom::default())
+    }
+
+    fn of(mut problem: Problem<'w>, movable: &[usize], known: carry::Known, no_room: NoRoom) -> Self {
+        let world = problem.world;
         let mut state = State::new(&problem, BASELINE);
+        state.no_room = no_room;
         let mut pod_at = vec![NONE; world.pods.len()];
         problem.pods.iter().enumerate().for_each(|(at, pod)| pod_at[pod.index] = at as u32);
         let mut is_movable = vec![false; world.pods.len()];
@@ -97,9 +114,10 @@ impl<'w> WhatIf<'w> {
         let mut target_at = vec![None; world.nodes.len()];
         problem.nodes.iter().enumerate().for_each(|(at, node)| target_at[node.index] = Some(at as u32));
         let targets = problem.nodes.iter().enumerate();
-        let target_named = targets.map(|(at, node)| (&*world.nodes[node.index].name, at)).collect();
+        let target_named = targets.map(|(at, node)| (world.nodes[node.index].name.clone(), at)).collect();
         state.mark();
-        Self { problem, state, pod_at, target_at, target_named, offers: FxHashMap::default(), waiting: Vec::new() }
+        let (offers, waiting, queue) = Default::default();
+        Self { problem, state, pod_at, target_at, target_named, offers, waiting, queue, known }
     }
 
     /// The same cluster, but pods that wait for a node take no room in advance: they are placed together with those that
@@ -176,6 +194,7 @@ impl<'w> WhatIf<'w> {
             queue.extend(&self.waiting);
         }
         queue.sort_unstable();
+        self.queue.clone_from(&queue);
         queue
     }
 

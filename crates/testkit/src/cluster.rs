@@ -60,7 +60,8 @@ pub fn cluster(size: Size, types: &Arc<[Arc<InstanceType>]>, zones: &[&str], see
         let one = node(&name).of_pool(&format!("pool-{of_pool:02}")).of_type(kind, &zone, ON_DEMAND);
         let one = one.label(TEAM, &team(of_pool)).label(HOSTNAME, &name);
         let room = kind.allocatable();
-        rooms.push((of_pool, zone, room.get(CPU), room.get(MEMORY), room.get(PODS)));
+        let share = |name: &str| room.get(name).nanos() / 100 * i128::from(size.full);
+        rooms.push((of_pool, zone, share(CPU), share(MEMORY), room.get(PODS).units()));
         built = built.node(one);
     }
     let mut taken: Vec<Taken> = vec![Taken::default(); size.nodes];
@@ -91,7 +92,8 @@ fn first_zone(kind: &InstanceType) -> String {
     kind.offerings.first().and_then(|offering| offering.zone()).map(|zone| zone.to_string()).unwrap_or_default()
 }
 
-type Room = (usize, String, Quantity, Quantity, Quantity);
+/// Pool, zone, and the most that may be taken: nano units of CPU and memory, and pods.
+type Room = (usize, String, i128, i128, i64);
 
 fn one_workload(
     number: usize,
@@ -124,18 +126,17 @@ fn one_workload(
         let fits = |at: usize| {
             let (of_pool, zone, most_cpu, most_memory, most_pods) = &rooms[at];
             let of = &taken[at];
-            let share = |quantity: &Quantity| quantity.nanos() / 100 * i128::from(size.full);
-            let alone = match kind {
+            let alone = || match kind {
                 0 => in_zone.get(zone.as_str()) == in_zone.values().min(),
                 1 => here.get(&at).copied().unwrap_or(0) < 2,
                 2 => !of.loners.contains(&number),
                 _ => true,
             };
-            alone
-                && own_pool.is_none_or(|own| own == of_pool / 2)
-                && (of.cpu + cpu).nanos() <= share(most_cpu)
-                && (of.memory + memory).nanos() <= share(most_memory)
-                && (of.pods as i64) < most_pods.units()
+            own_pool.is_none_or(|own| own == of_pool / 2)
+                && (of.cpu + cpu).nanos() <= *most_cpu
+                && (of.memory + memory).nanos() <= *most_memory
+                && (of.pods as i64) < *most_pods
+                && alone()
         };
         let start = dice.below(rooms.len());
         let Some(at) = (0..rooms.len().min(200)).map(|step| (start + step * 7) % rooms.len()).find(|at| fits(*at))

@@ -52,6 +52,68 @@ fn balanced_pools_refuse_what_is_not_worth_it() {
 }
 
 #[test]
+fn the_whole_pool_is_weighed_also_nodes_that_no_method_looks_at() {
+    // covers: DIS-BAL-06
+    let score = |scene: &Scene| {
+        let proposal = scene.propose();
+        let kept = proposal.nodes.iter().find(|node| &*node.name == "cheap").unwrap();
+        let Reason::Score { score, .. } = kept.reasons[0] else { panic!("{:?}", kept.reasons) };
+        score
+    };
+    let scene = scene_with(ConsolidationPolicy::Balanced);
+    let alone = score(&scene);
+    // Too young to be consolidated, and part of what the pool costs.
+    let built = scene.of_type("young", "large", ON_DEMAND);
+    let scene = scene.add(built, |facts| facts.consolidatable = false).pod(pod("r").cpu("6").on("young"));
+    let together = score(&scene);
+    assert!((alone - (1.0 / 9.0) / (11.0 / 13.0)).abs() < 1e-9, "{alone}");
+    assert!((together - (1.0 / 17.0) / (11.0 / 15.0)).abs() < 1e-9, "{together}");
+}
+
+#[test]
+fn savings_are_estimated_by_the_cheapest_offering_of_the_cheapest_type() {
+    // covers: DIS-CONSOL-11
+    let types = |elsewhere: u64| -> Arc<[Arc<InstanceType>]> {
+        let small = vec![sold(ZONE_A, ON_DEMAND).at(76_000), sold("test-zone-2", ON_DEMAND).at(elsewhere)];
+        [kind("small", 2).offerings(small), kind("large", 8)].into_iter().map(|kind| Arc::new(kind.build())).collect()
+    };
+    let with = |elsewhere: u64| {
+        let scene = Scene::with(types(elsewhere)).rules(|pool| pool.policy = ConsolidationPolicy::Balanced);
+        scene.node("a", "large").pod(pod("p").cpu("1500m").on("a"))
+    };
+    // All of the pool's disruption for at least half of its price, as the cheapest zone sells it.
+    assert_eq!(with(40_000).commands(), ["single a -> small on-demand"]);
+    assert_eq!(with(41_000).commands(), Vec::<String>::new());
+    let Reason::Score { score, .. } = with(41_000).propose().nodes[0].reasons[0].clone() else { panic!() };
+    assert!((score - 39.0 / 80.0).abs() < 1e-9, "{score}");
+}
+
+#[test]
+fn many_nodes_at_once_are_scored_like_one() {
+    // covers: DIS-MULTI-04
+    let with = |policy: ConsolidationPolicy| {
+        let scene = scene().rules(|pool| pool.policy = policy).node("a", "medium").node("b", "medium");
+        // Nothing else lets either of them go: a node of its own would be of the same type.
+        scene.pod(pod("p").cpu("2200m").on("a")).pod(pod("q").cpu("2200m").on("b"))
+    };
+    let alone = |scene: Scene| scene.commands();
+    assert_eq!(alone(with(ConsolidationPolicy::WhenEmptyOrUnderutilized)), Vec::<String>::new());
+    let types: Arc<[_]> = [kind("medium", 4), kind("wide", 6).price(50_000)].map(|kind| Arc::new(kind.build())).into();
+    let with = |policy: ConsolidationPolicy, price: u64| {
+        let mut kinds: Vec<Arc<InstanceType>> = types.to_vec();
+        kinds[1] = Arc::new(kind("wide", 6).price(price).build());
+        let scene = Scene::with(kinds.into()).rules(|pool| pool.policy = policy);
+        let scene = scene.node("a", "medium").node("b", "medium");
+        scene.pod(pod("p").cpu("2200m").on("a")).pod(pod("q").cpu("2200m").on("b"))
+    };
+    // Half of the price must be saved where everything moves.
+    let free = ConsolidationPolicy::WhenEmptyOrUnderutilized;
+    assert_eq!(with(free, 60_000).commands(), ["multi a,b -> wide on-demand"]);
+    assert_eq!(with(ConsolidationPolicy::Balanced, 60_000).commands(), Vec::<String>::new());
+    assert_eq!(with(ConsolidationPolicy::Balanced, 39_000).commands(), ["multi a,b -> wide on-demand"]);
+}
+
+#[test]
 fn emptiness_is_not_scored() {
     // covers: DIS-BAL-09
     let scene = scene().rules(|pool| pool.policy = ConsolidationPolicy::Balanced).node("a", "nano");

@@ -1,5 +1,7 @@
 use jiff::{SignedDuration, Timestamp};
 use karpenter_core::node::Stage;
+use karpenter_core::settings::PreferencePolicy;
+use karpenter_testkit::express::node_term;
 use karpenter_testkit::pod;
 
 use super::*;
@@ -115,4 +117,37 @@ fn the_answer_does_not_depend_on_the_number_of_threads() {
     let one = with(1);
     assert!(!one.commands.is_empty());
     assert_eq!(one, with(3));
+}
+
+#[test]
+fn preferences_hold_in_a_trial_only_where_the_controller_respects_them() {
+    // covers: DIS-SIM-09
+    let with = |preferences: PreferencePolicy| {
+        let wish = vec![is_in("node.kubernetes.io/instance-type", &["large"])];
+        let mut scene = scene().node("a", "large").pod(pod("p").cpu("1500m").prefer(1, wish).on("a"));
+        scene.world.0.settings.preferences = preferences;
+        scene
+    };
+    // Nothing is cheaper than what it prefers, so it stays; only what is impossible is given up.
+    assert_eq!(with(PreferencePolicy::Respect).commands(), Vec::<String>::new());
+    assert_eq!(with(PreferencePolicy::Ignore).commands(), ["single a -> small on-demand"]);
+    let mut impossible = with(PreferencePolicy::Respect);
+    let wish = vec![is_in("node.kubernetes.io/instance-type", &["none such"])];
+    impossible.world.0.pods.clear();
+    let impossible = impossible.pod(pod("p").cpu("1500m").prefer(1, wish).on("a"));
+    assert_eq!(impossible.commands(), ["single a -> small on-demand"]);
+}
+
+#[test]
+fn the_old_hostname_of_a_local_volume_is_not_held_against_a_replacement() {
+    // covers: DIS-SIM-10
+    let with = |is_local: bool| {
+        let mut scene = scene().node("a", "large").pod(pod("p").cpu("1500m").claim("data").on("a"));
+        let reachable = vec![node_term(vec![is_in("kubernetes.io/hostname", &["a"])])];
+        scene.world = scene.world.bound_claim("data", "local", reachable);
+        scene.world.0.storage.volumes.values_mut().for_each(|volume| volume.is_local = is_local);
+        scene
+    };
+    assert_eq!(with(true).commands(), ["single a -> small on-demand"]);
+    assert_eq!(with(false).commands(), Vec::<String>::new());
 }

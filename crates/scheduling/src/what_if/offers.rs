@@ -116,6 +116,14 @@ impl WhatIf<'_> {
         entries.iter().any(|(_, req)| self.problem.terms.requirement(*req).min_values.is_some())
     }
 
+    /// What a launch is expected to get for a new node that may become these types only; nothing where they do not reach
+    /// `minValues`.
+    pub fn expected(&mut self, new: usize, narrowing: Narrowing, kinds: &[usize]) -> Option<Launch> {
+        let set = self.narrowed(new, narrowing)?;
+        let claim = Claim { set, types: kinds.iter().copied().collect(), ..self.claim(new).clone() };
+        self.problem.expected_launch(&claim)
+    }
+
     /// What a launch is expected to get for a new node with these types, cheapest first.
     pub fn launch(&mut self, new: usize, narrowing: Narrowing, kinds: &[usize]) -> Option<Launch> {
         let set = self.narrowed(new, narrowing)?;

@@ -1,0 +1,125 @@
+//! The generated cluster that passes are measured on, and what becomes of it when commands are carried out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
+use karpenter_core::node::Stage;
+use karpenter_core::{InstanceType, Node, World};
+use karpenter_disruption::{
+    Budget, Command, ConsolidationPolicy, Memory, NodeFacts, Policy, PoolFacts, Replacement, Snapshot, Target,
+    propose_again,
+};
+use karpenter_ec2::catalogue::builtin;
+use karpenter_ec2::{Ec2Settings, NodeClassFacts};
+use karpenter_testkit::cluster::{self, Size};
+
+const SEED: u64 = 42;
+const ZONES: [&str; 5] = ["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d", "us-east-1f"];
+
+pub struct Fleet {
+    pub world: World,
+    pools: BTreeMap<Arc<str>, PoolFacts>,
+    next: usize,
+}
+
+/// Two threads, as the figures are for two cores.
+pub fn policy() -> Policy {
+    Policy { threads: 2, ..Policy::default() }
+}
+
+impl Fleet {
+    /// Ten pods a node over 20 pools and everything sold in one region, everything free to go at once.
+    pub fn new(nodes: usize) -> Self {
+        let (class, settings) = (NodeClassFacts::default(), Ec2Settings::default());
+        let types = karpenter_ec2::instance_types(builtin::catalogue(), "us-east-1", &class, &settings);
+        let types: Arc<[Arc<InstanceType>]> =
+            types.expect("the built-in catalogue has us-east-1").into_iter().map(Arc::new).collect();
+        let size = Size { nodes, pods: 10 * nodes, ..cluster::LARGE };
+        let mut world = cluster::cluster(size, &types, &ZONES, SEED);
+        world.vocabulary = Arc::new(karpenter_ec2::vocabulary());
+        let facts = PoolFacts {
+            is_static: false,
+            policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
+            consolidate_after: Some(Duration::ZERO),
+            budgets: vec![Budget { reasons: None, nodes: "100%".into(), schedule: None, duration: None }],
+            paused: false,
+            instance_types: types,
+            cost: None,
+        };
+        let pools = world.pools.iter().map(|pool| (pool.name.clone(), facts.clone())).collect();
+        Self { world, pools, next: 0 }
+    }
+
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        let nodes = vec![NodeFacts::default(); self.world.nodes.len()];
+        Snapshot { world: &self.world, nodes, pools: self.pools.clone() }
+    }
+
+    /// Every pod where it was expected, every node gone that was to go.
+    pub fn carry_out(&mut self, commands: &[Command]) {
+        let names: Vec<Arc<str>> = self.world.nodes.iter().map(|node| node.name.clone()).collect();
+        let mut gone: BTreeSet<Arc<str>> = BTreeSet::new();
+        for command in commands {
+            let bought: Vec<Node> = command.replacements.iter().map(|new| self.launched(new)).collect();
+            for moved in &command.moves {
+                self.world.pods[moved.pod].node = Some(match moved.to {
+                    Target::Node(node) => names[node].clone(),
+                    Target::Replacement(new) => bought[new].name.clone(),
+                });
+            }
+            gone.extend(command.candidates.iter().map(|candidate| candidate.name.clone()));
+            self.world.nodes.extend(bought);
+        }
+        self.world.nodes.retain(|node| !gone.contains(&node.name));
+    }
+
+    /// Passes until one finds nothing; how many there were.
+    pub fn rest(&mut self, memory: &mut Memory) -> usize {
+        for passes in 1.. {
+            let commands = propose_again(memory, &self.snapshot(), &policy()).commands;
+            if commands.is_empty() {
+                return passes;
+            }
+            self.carry_out(&commands);
+        }
+        unreachable!("every pass that finds something makes the fleet cheaper, and there are finitely many fleets")
+    }
+
+    fn launched(&mut self, new: &Replacement) -> Node {
+        self.next += 1;
+        let (launch, name) = (&new.node.launch, format!("new-{:05}", self.next));
+        let pool = &self.world.pools[new.node.pool];
+        let kind = pool.instance_types.iter().find(|kind| kind.name == launch.instance_type);
+        let kind = kind.expect("what is launched is one of the pool's types");
+        let mut labels = new.node.labels.clone();
+        for (key, requirement) in kind.requirements.iter().filter(|(_, r)| !r.open && r.values.len() == 1) {
+            let value = requirement.values.first().expect("there is one");
+            labels.insert(key.to_owned(), value.to_string());
+        }
+        for (key, value) in [
+            (INSTANCE_TYPE, &*launch.instance_type),
+            (ZONE, &launch.zone),
+            (CAPACITY_TYPE, &launch.capacity_type),
+            (HOSTNAME, &name),
+            (REGISTERED, "true"),
+            (INITIALIZED, "true"),
+        ] {
+            labels.insert(key.to_owned(), value.to_owned());
+        }
+        Node {
+            name: name.as_str().into(),
+            claim: Some(name.as_str().into()),
+            provider_id: Some(format!("fake:///{name}").into()),
+            stage: Stage::Initialized,
+            has_node: true,
+            labels,
+            taints: pool.taints.clone(),
+            capacity: kind.capacity.clone(),
+            allocatable: kind.allocatable(),
+            deleting: false,
+            volume_limits: BTreeMap::new(),
+        }
+    }
+}
