@@ -70,11 +70,11 @@ impl InstanceType {
 
 impl Offering {
     pub fn zone(&self) -> Option<Arc<str>> {
-        self.requirements.get(ZONE).pick().filter(|_| self.requirements.has(ZONE))
+        self.requirements.0.get(ZONE)?.pick()
     }
 
     pub fn capacity_type(&self) -> Option<Arc<str>> {
-        self.requirements.get(CAPACITY_TYPE).pick().filter(|_| self.requirements.has(CAPACITY_TYPE))
+        self.requirements.0.get(CAPACITY_TYPE)?.pick()
     }
 }
 

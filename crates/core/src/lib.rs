@@ -11,6 +11,7 @@
 
 pub mod instance;
 pub mod labels;
+pub mod named;
 pub mod node;
 pub mod plan;
 pub mod pod;
@@ -29,13 +30,14 @@ pub mod world;
 
 pub use instance::{InstanceType, Offering, Overhead, Reservation};
 pub use labels::Labels;
+pub use named::Named;
 pub use node::Node;
 pub use pod::{Pod, PodShape};
 pub use pool::Pool;
 pub use price::MicroUsd;
 pub use quantity::Quantity;
 pub use requirement::{Operator, Requirement};
-pub use requirements::Requirements;
+pub use requirements::{RequirementMap, Requirements};
 pub use resources::Resources;
 pub use taints::{Taint, Toleration};
 pub use world::World;

@@ -1,14 +1,18 @@
 //! A set of requirements, at most one for each key, and when two sets can meet on one node.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::labels::{HOSTNAME, Labels, Vocabulary};
 use crate::requirement::{Expression, Requirement};
 
+pub use map::RequirementMap;
+
+mod map;
+
+/// Cheap to clone: clones share their entries until one of them is changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Requirements(pub BTreeMap<Arc<str>, Requirement>);
+pub struct Requirements(pub RequirementMap);
 
 /// Why two sets cannot meet on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,8 +46,11 @@ impl Requirements {
 
     /// Intersects with what the set already says about the key.
     pub fn add(&mut self, key: &str, requirement: Requirement) {
-        match self.0.get_mut(key) {
-            Some(mine) => *mine = mine.intersect(&requirement),
+        match self.0.get(key) {
+            Some(mine) => {
+                let both = mine.intersect(&requirement);
+                self.0.insert(Arc::from(key), both);
+            }
             None => {
                 self.0.insert(Arc::from(key), requirement);
             }
@@ -51,8 +58,20 @@ impl Requirements {
     }
 
     pub fn add_all(&mut self, other: &Self) {
-        for (key, requirement) in &other.0 {
-            self.add(key, requirement.clone());
+        if self.0.is_empty() {
+            *self = other.clone();
+            return;
+        }
+        for (key, requirement) in other.0.shared() {
+            match self.0.get(key) {
+                Some(mine) => {
+                    let both = mine.intersect(requirement);
+                    self.0.insert(key.clone(), both);
+                }
+                None => {
+                    self.0.insert(key.clone(), requirement.clone());
+                }
+            }
         }
     }
 
@@ -73,7 +92,7 @@ impl Requirements {
     /// defined here: the instance type decides them later.
     pub fn compatible(&self, asked: &Self, may_be_undefined: impl Fn(&str) -> bool) -> Result<(), Incompatible> {
         let undefined = asked.0.iter().find(|(key, requirement)| {
-            !self.0.contains_key(*key) && !may_be_undefined(key) && !requirement.tolerates_absence()
+            !self.0.contains_key(key) && !may_be_undefined(key) && !requirement.tolerates_absence()
         });
         let found = Incompatible { undefined: undefined.map(|(key, _)| key.clone()), disjoint: self.disjoint(asked) };
         if found == Incompatible::default() { Ok(()) } else { Err(found) }
@@ -87,7 +106,7 @@ impl Requirements {
     fn disjoint(&self, other: &Self) -> Vec<Arc<str>> {
         let conflict = |(key, theirs): &(&Arc<str>, &Requirement)| {
             self.0
-                .get(*key)
+                .get(key)
                 .is_some_and(|mine| !(mine.overlaps(theirs) || mine.tolerates_absence() && theirs.tolerates_absence()))
         };
         other.0.iter().filter(conflict).map(|(key, _)| key.clone()).collect()

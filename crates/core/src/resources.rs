@@ -1,7 +1,8 @@
 //! Lists of quantities by resource name, and the arithmetic of fitting one into another.
 
-use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
+use crate::named::Named;
 use crate::quantity::Quantity;
 
 pub const CPU: &str = "cpu";
@@ -14,7 +15,36 @@ pub const HUGEPAGES_PREFIX: &str = "hugepages-";
 
 /// Quantities by resource name. An absent resource and a zero one differ only where a line below says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Resources(pub BTreeMap<String, Quantity>);
+pub struct Resources(pub Named<Quantity>);
+
+/// Names that nearly every list has: each is in memory once, however many pods and nodes there are.
+static USUAL: LazyLock<[Arc<str>; 14]> = LazyLock::new(|| {
+    let mut names = [
+        CPU,
+        MEMORY,
+        PODS,
+        EPHEMERAL_STORAGE,
+        NODES,
+        "amd.com/gpu",
+        "aws.amazon.com/neuron",
+        "aws.amazon.com/neuroncore",
+        "habana.ai/gaudi",
+        "hugepages-1Gi",
+        "hugepages-2Mi",
+        "nvidia.com/gpu",
+        "vpc.amazonaws.com/efa",
+        "vpc.amazonaws.com/pod-eni",
+    ];
+    names.sort_unstable();
+    names.map(Arc::from)
+});
+
+fn shared(name: &str) -> Arc<str> {
+    match USUAL.binary_search_by(|usual| (**usual).cmp(name)) {
+        Ok(at) => USUAL[at].clone(),
+        Err(_) => Arc::from(name),
+    }
+}
 
 impl Resources {
     pub fn new() -> Self {
@@ -26,11 +56,16 @@ impl Resources {
     }
 
     pub fn set(&mut self, name: &str, quantity: Quantity) {
-        self.0.insert(name.to_owned(), quantity);
+        match self.0.get_mut(name) {
+            Some(held) => *held = quantity,
+            None => {
+                self.0.insert(shared(name), quantity);
+            }
+        }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
-        self.0.iter().map(|(name, quantity)| (name.as_str(), *quantity))
+        self.0.iter().map(|(name, quantity)| (&**name, *quantity))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -38,10 +73,12 @@ impl Resources {
     }
 
     pub fn add(&mut self, other: &Self) {
-        for (name, quantity) in other.iter() {
+        for (name, quantity) in &other.0 {
             match self.0.get_mut(name) {
-                Some(mine) => *mine += quantity,
-                None => self.set(name, quantity),
+                Some(mine) => *mine += *quantity,
+                None => {
+                    self.0.insert(name.clone(), *quantity);
+                }
             }
         }
     }
@@ -60,9 +97,9 @@ impl Resources {
 
     /// Element-wise maximum; a resource present in either is present.
     pub fn max(&mut self, other: &Self) {
-        for (name, quantity) in other.iter() {
-            let larger = self.0.get(name).map_or(quantity, |mine| (*mine).max(quantity));
-            self.set(name, larger);
+        for (name, quantity) in &other.0 {
+            let larger = self.0.get(name).map_or(*quantity, |mine| (*mine).max(*quantity));
+            self.0.insert(name.clone(), larger);
         }
     }
 
@@ -79,7 +116,7 @@ impl Resources {
 
 impl<'a> FromIterator<(&'a str, Quantity)> for Resources {
     fn from_iter<I: IntoIterator<Item = (&'a str, Quantity)>>(items: I) -> Self {
-        Self(items.into_iter().map(|(name, quantity)| (name.to_owned(), quantity)).collect())
+        Self(items.into_iter().map(|(name, quantity)| (shared(name), quantity)).collect())
     }
 }
 

@@ -89,7 +89,9 @@ impl<'a> Market<'a> {
             offerings.extend(ours.map(|reservation| self.reserved(facts, reservation, fits, offered, texts)));
             offerings.sort_by_key(|offering| (offering.zone(), offering.capacity_type()));
         }
-        self.in_partitions(facts, offerings, texts)
+        let mut offerings = self.in_partitions(facts, offerings, texts);
+        offerings.shrink_to_fit();
+        offerings
     }
 
     fn price(&self, facts: &TypeFacts, zone: &str, class: CapacityClass) -> Option<MicroUsd> {
@@ -171,7 +173,7 @@ impl<'a> Market<'a> {
 
 fn stall_requirements(zone: &str, class: CapacityClass, zones: &Zones, texts: &mut Texts) -> Requirements {
     let mut requirements = Requirements::new();
-    let mut set = |key: &str, requirement: Requirement, texts: &mut Texts| {
+    let mut set = |key: &str, requirement: Arc<Requirement>, texts: &mut Texts| {
         requirements.0.insert(texts.get(key), requirement);
     };
     let capacity = texts.one_of(capacity_type(class));
@@ -185,7 +187,8 @@ fn stall_requirements(zone: &str, class: CapacityClass, zones: &Zones, texts: &m
     for key in
         [labels::CAPACITY_RESERVATION_ID, labels::CAPACITY_RESERVATION_TYPE, labels::CAPACITY_RESERVATION_INTERRUPTIBLE]
     {
-        set(key, Requirement::absent(), texts);
+        let absent = texts.absent();
+        set(key, absent, texts);
     }
     requirements
 }

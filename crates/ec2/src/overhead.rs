@@ -38,7 +38,7 @@ pub(crate) struct ReservedAmounts {
 pub(crate) fn overhead(node: &Node, kubelet: &KubeletFacts, reserved: &ReservedAmounts) -> Overhead {
     Overhead {
         kube_reserved: kube_reserved(node, &reserved.kube),
-        system_reserved: Resources(reserved.system.clone()),
+        system_reserved: reserved.system.iter().map(|(name, quantity)| (name.as_str(), *quantity)).collect(),
         eviction_threshold: eviction_threshold(node, kubelet),
     }
 }

@@ -14,16 +14,6 @@ use crate::nodeclass::{CapacityReservation, NodeClassFacts, PlacementGroup, Plac
 use crate::texts::Texts;
 use crate::zones::Zones;
 
-impl Texts {
-    pub(crate) fn one(&mut self, value: &str) -> Requirement {
-        self.one_of([value])
-    }
-
-    pub(crate) fn one_of<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) -> Requirement {
-        Requirement { values: values.into_iter().map(|value| self.get(value)).collect(), ..Requirement::absent() }
-    }
-}
-
 /// A type's requirements in the making. A label that does not apply is there too, as one that does not exist: the
 /// type decides it, so a pod that asks for it cannot have the type.
 struct Draft<'t> {
@@ -32,7 +22,7 @@ struct Draft<'t> {
 }
 
 impl Draft<'_> {
-    fn set(&mut self, key: &str, requirement: Requirement) {
+    fn set(&mut self, key: &str, requirement: Arc<Requirement>) {
         let key = self.texts.get(key);
         self.requirements.0.insert(key, requirement);
     }
@@ -45,7 +35,10 @@ impl Draft<'_> {
     fn maybe(&mut self, key: &str, value: Option<impl AsRef<str>>) {
         match value {
             Some(value) => self.one(key, value.as_ref()),
-            None => self.set(key, Requirement::absent()),
+            None => {
+                let absent = self.texts.absent();
+                self.set(key, absent);
+            }
         }
     }
 
@@ -83,6 +76,7 @@ pub(crate) fn requirements(
     if let Some(group) = &class.placement_group {
         placement(&mut draft, group);
     }
+    draft.requirements.0.shrink_to_fit();
     draft.requirements
 }
 

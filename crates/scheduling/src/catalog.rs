@@ -56,9 +56,14 @@ impl Catalog {
         let mut group_at: FxHashMap<(KeyId, ReqId), usize> = FxHashMap::default();
         let mut profiles: Vec<Profile> = Vec::new();
         let mut profile_at: FxHashMap<SetId, usize> = FxHashMap::default();
+        // Types share what they have in common, so most of it is recognised without being looked at. The types are
+        // held while this runs: an address means one value.
+        let (mut seen_keys, mut seen_reqs, mut seen_sets) =
+            (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
         for (index, kind) in types.iter().enumerate() {
-            for (key, requirement) in kind.requirements.iter() {
-                let (key, req) = (terms.key(key), terms.req(requirement));
+            for (key, requirement) in kind.requirements.0.shared() {
+                let key = *seen_keys.entry(Arc::as_ptr(key)).or_insert_with(|| terms.key(key));
+                let req = *seen_reqs.entry(Arc::as_ptr(requirement)).or_insert_with(|| terms.req(requirement));
                 let groups = by_key.entry(key).or_default();
                 let at = *group_at.entry((key, req)).or_insert_with(|| {
                     groups.push((req, Bits::zeros(count)));
@@ -67,7 +72,8 @@ impl Catalog {
                 groups[at].1.insert(index);
             }
             for offering in &kind.offerings {
-                let set = terms.set(&offering.requirements);
+                let requirements = &offering.requirements;
+                let set = *seen_sets.entry(requirements.0.identity()).or_insert_with(|| terms.set(requirements));
                 let at = *profile_at.entry(set).or_insert_with(|| {
                     profiles.push(Profile {
                         set,

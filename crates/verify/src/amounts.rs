@@ -47,7 +47,7 @@ pub(crate) fn allocatable(kind: &InstanceType) -> Amounts<'_> {
     let overhead = &kind.overhead;
     for taken in [&overhead.kube_reserved, &overhead.system_reserved, &overhead.eviction_threshold] {
         for (name, quantity) in &taken.0 {
-            if let Some(mine) = left.0.get_mut(name.as_str()) {
+            if let Some(mine) = left.0.get_mut(&**name) {
                 *mine -= quantity.nanos();
             }
         }

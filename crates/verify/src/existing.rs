@@ -70,7 +70,7 @@ pub(crate) fn taken<'w>(cluster: &Cluster<'w>, node: usize) -> Amounts<'w> {
         let daemon = pod.owners.iter().any(|o| &*o.api_version == "apps/v1" && &*o.kind == "DaemonSet");
         if daemon {
             for (name, quantity) in &pod.shape.requests.0 {
-                if let Some(rest) = still_to_come.0.get_mut(name.as_str()) {
+                if let Some(rest) = still_to_come.0.get_mut(&**name) {
                     *rest -= quantity.nanos();
                 }
             }

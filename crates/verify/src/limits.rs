@@ -42,7 +42,7 @@ pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
             if used.get(resource) > limit.nanos() {
                 found.push(Violation::Limit {
                     pool: pool.name.to_string(),
-                    resource: resource.clone(),
+                    resource: resource.to_string(),
                     used: used.get(resource),
                     limit: limit.nanos(),
                 });
