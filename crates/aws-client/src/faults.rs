@@ -45,7 +45,7 @@ where
         code = fault.code,
         status,
         request_id = fault.request_id,
-        message = fault.message,
+        answer = fault.message,
         "an AWS call failed"
     );
     fault

@@ -17,6 +17,7 @@ use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as Waiting, Poll};
 
 use futures_util::FutureExt;
@@ -33,19 +34,41 @@ use crate::recorder::{self, Event};
 use queue::Queue;
 use watch::News;
 
+/// Whose work is being done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doing {
+    pub controller: &'static str,
+    /// The object it is done on; none for work that is about no single one.
+    pub key: Option<Key>,
+    /// Tells one round of work from all others of this process.
+    pub round: u64,
+}
+
 tokio::task_local! {
-    /// Whose work is being done.
-    static CONTROLLER: &'static str;
+    static DOING: Doing;
+}
+
+/// Nothing is decided by it: it only ever ends up in the log.
+static ROUNDS: AtomicU64 = AtomicU64::new(1);
+
+/// The work this is called from, if it is a controller's.
+pub fn doing() -> Option<Doing> {
+    DOING.try_with(Doing::clone).ok()
 }
 
 /// The name of the controller this is called by; empty outside of any.
 pub fn controller_name() -> &'static str {
-    CONTROLLER.try_with(|name| *name).unwrap_or_default()
+    DOING.try_with(|doing| doing.controller).unwrap_or_default()
 }
 
 /// Does work in a controller's name.
 pub async fn as_controller<F: Future>(name: &'static str, work: F) -> F::Output {
-    CONTROLLER.scope(name, work).await
+    as_controller_on(name, None, work).await
+}
+
+async fn as_controller_on<F: Future>(controller: &'static str, key: Option<Key>, work: F) -> F::Output {
+    let round = ROUNDS.fetch_add(1, Ordering::Relaxed);
+    DOING.scope(Doing { controller, key, round }, work).await
 }
 
 /// So many events may be on their way at once.
@@ -187,7 +210,8 @@ impl Engine {
                 controller.busy += 1;
                 let (reconciler, context) = (controller.reconciler.clone(), self.context.clone());
                 let piece = context.metrics.work.started(reconciler.name(), waited);
-                self.under_way.push(Box::pin(as_controller(reconciler.name(), async move {
+                let object = Some(key.clone()).filter(|key| !key.name.is_empty());
+                self.under_way.push(Box::pin(as_controller_on(reconciler.name(), object, async move {
                     let work = AssertUnwindSafe(reconciler.reconcile(&key, &context)).catch_unwind();
                     let result = work.await.unwrap_or_else(|panic| Err(Error::Panicked(text_of(&*panic))));
                     Outcome { controller: position, key, result, piece }

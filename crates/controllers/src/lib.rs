@@ -41,7 +41,7 @@ pub mod write;
 
 pub use clock::Clock;
 pub use context::{Context, PlanObserver};
-pub use engine::{Engine, Shift, as_controller, controller_name};
+pub use engine::{Doing, Engine, Shift, as_controller, controller_name, doing};
 pub use error::{Error, Result};
 pub use reconciler::{Action, Backoff, Reconciler};
 pub use recorder::{ObjectRef, Recorder};

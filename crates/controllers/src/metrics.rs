@@ -3,6 +3,7 @@
 mod choices;
 mod life;
 mod pods;
+mod simulations;
 mod status;
 mod summary;
 mod work;
@@ -14,6 +15,7 @@ use prometheus_client::registry::Registry;
 pub use choices::{Choices, DRIFT, DURATIONS, EMPTINESS, MULTI, MethodName, SINGLE};
 pub use life::{Life, TerminationMode};
 pub use pods::{Pods, Wait};
+pub use simulations::Simulations;
 pub use status::{Status, StatusKind, Transition};
 pub use summary::Summary;
 pub use work::{Ended, Piece, Work};
@@ -29,6 +31,8 @@ pub struct Metrics {
     pub life: Life,
     /// Of pods that wait.
     pub pods: Pods,
+    /// Of the search for places while it goes on.
+    pub simulations: Simulations,
     /// Of conditions that change.
     pub status: Status,
     /// Of the work of controllers, whatever it is.
@@ -41,9 +45,10 @@ impl Default for Metrics {
         let choices = Choices::register(&mut registry);
         let life = Life::register(&mut registry);
         let pods = Pods::register(&mut registry);
+        let simulations = Simulations::register(&mut registry);
         let mut plain = Registry::default();
         let (work, status) = (Work::register(&mut plain), Status::register(&mut plain));
-        Self { registry: Mutex::new(registry), plain: Mutex::new(plain), choices, life, pods, status, work }
+        Self { registry: Mutex::new(registry), plain: Mutex::new(plain), choices, life, pods, simulations, status, work }
     }
 }
 

@@ -9,6 +9,7 @@ pub mod claim;
 mod create;
 mod outcome;
 pub mod pools;
+mod remarks;
 mod trigger;
 pub mod why;
 
@@ -21,8 +22,10 @@ use futures_util::stream::{self, StreamExt};
 use jiff::Timestamp;
 use karpenter_api::NodeClaim;
 use karpenter_core::plan::{LeftOver, Plan, Reason};
+use karpenter_core::pod::Phase;
 use karpenter_core::{Pool, World};
 use karpenter_index::{Change, Key, Kind};
+use karpenter_scheduling::Observed;
 
 use tokio::time::Instant;
 
@@ -104,7 +107,10 @@ async fn pass(context: &Context) -> Result<()> {
     let pools: Vec<Pool> = offers.iter().map(|offer| offer.pool.clone()).collect();
     let world = context.index.snapshot(now, pools);
     let began = Instant::now();
-    let plan = karpenter_scheduling::solve(&world);
+    let waiting = world.pods.iter().filter(|pod| pod.phase == Phase::Pending && pod.node.is_none()).count();
+    context.metrics.simulations.begin(PROVISIONER, waiting);
+    let Observed { plan, zones, without_types, relaxed } = karpenter_scheduling::solve_observed(&world);
+    context.metrics.simulations.end(PROVISIONER, plan.left_over.len(), zones);
     let deferred = |left: &&LeftOver| left.reason == Reason::ReservedCapacityDeferred;
     let unschedulable = plan.left_over.len() - plan.left_over.iter().filter(deferred).count();
     context.metrics.choices.scheduled(PROVISIONER, began.elapsed(), unschedulable, plan.ignored.len());
@@ -112,7 +118,9 @@ async fn pass(context: &Context) -> Result<()> {
         observe(&world, &plan);
     }
     outcome::found(&world, &plan, began.elapsed());
-    outcome::tell(context, &world, &offers, &plan);
+    outcome::tell(context, &world, &plan);
+    remarks::pools(context, &offers, &without_types);
+    remarks::pods(&world, &plan, &relaxed);
     outcome::count(context, &world, &plan);
     context.index.begin_plan();
     nominate(context, &world, &plan, now);

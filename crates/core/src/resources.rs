@@ -11,6 +11,9 @@ pub const PODS: &str = "pods";
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 /// The pseudo-resource under which NodePool limits count nodes.
 pub const NODES: &str = "nodes";
+/// The pseudo-resource under which NodePool limits count GPUs of any vendor.
+pub const GPU: &str = "gpu";
+const GPUS: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
 pub const HUGEPAGES_PREFIX: &str = "hugepages-";
 
 /// Quantities by resource name. An absent resource and a zero one differ only where a line below says so.
@@ -53,6 +56,14 @@ impl Resources {
 
     pub fn get(&self, name: &str) -> Quantity {
         self.0.get(name).copied().unwrap_or(Quantity::ZERO)
+    }
+
+    /// What a NodePool's limit of this name counts of a capacity.
+    pub fn counted(&self, limit: &str) -> Quantity {
+        match limit {
+            GPU => GPUS.iter().fold(self.get(GPU), |sum, vendor| sum + self.get(vendor)),
+            name => self.get(name),
+        }
     }
 
     pub fn set(&mut self, name: &str, quantity: Quantity) {
@@ -148,6 +159,15 @@ mod tests {
         // covers: SCH-RES-12
         let left = list(&[("cpu", "3"), ("memory", "1Gi")]);
         assert_eq!(left.minus(&list(&[("cpu", "1"), ("gpu", "4")])), list(&[("cpu", "2"), ("memory", "1Gi")]));
+    }
+
+    #[test]
+    fn a_limit_on_gpus_counts_those_of_every_vendor() {
+        // covers: EXT-07
+        let capacity = list(&[("cpu", "8"), ("nvidia.com/gpu", "4"), ("amd.com/gpu", "1")]);
+        assert_eq!(capacity.counted("gpu"), Quantity::from_units(5));
+        assert_eq!(capacity.counted("nvidia.com/gpu"), Quantity::from_units(4));
+        assert_eq!(list(&[("cpu", "8")]).counted("gpu"), Quantity::ZERO);
     }
 
     #[test]

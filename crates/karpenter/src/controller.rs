@@ -112,6 +112,7 @@ pub(crate) async fn connect() -> anyhow::Result<kube::Client> {
 
 /// Answers probes first, then everything else, one thing after the other.
 async fn live(args: &Args, settings: &ControllerSettings) -> anyhow::Result<ExitCode> {
+    tracing::debug!(version = env!("CARGO_PKG_VERSION"), "discovered karpenter version");
     let mut end = End::new()?;
     let readiness = Readiness::default();
     let _health = serve::health(settings.health_probe_port, readiness.clone()).await?;
@@ -131,7 +132,24 @@ pub(crate) struct Started {
     clock: Clock,
     autoscaler: Autoscaler,
     _webhook: Option<shift::Hook>,
-    _joined: Option<machines::Joined>,
+    market: Option<Simulated>,
+}
+
+/// A region in this process. Its machines join the cluster once we lead: until then another process plays it, and what
+/// that one leaves behind in ConfigMaps is where we go on.
+pub(crate) struct Simulated {
+    region: karpenter_aws_sim::Region,
+    client: kube::Client,
+    namespace: String,
+    kubelets: machines::Kubelets,
+}
+
+impl Simulated {
+    pub(crate) async fn join(&self, clock: &Clock) -> anyhow::Result<machines::Joined> {
+        let Self { region, client, namespace, kubelets } = self;
+        let joined = machines::join(region, client, clock, namespace, *kubelets).await;
+        joined.with_context(|| format!("cannot read the region's ConfigMaps in namespace {namespace}"))
+    }
 }
 
 async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness) -> anyhow::Result<Started> {
@@ -145,11 +163,11 @@ async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness
     connection.await_crds().await?;
     readiness.has_kinds();
     let mut facts = settings.of_provider();
-    let Market { aws, account, joined } = match &args.simulate_region {
+    let Market { aws, account, simulated } = match &args.simulate_region {
         Some(region) => simulate(args, region, &connection, &mut facts, &clock).await?,
         None => {
             let account = real::open().await?;
-            Market { aws: account.aws.clone(), account: Some(account), joined: None }
+            Market { aws: account.aws.clone(), account: Some(account), simulated: None }
         }
     };
     startup::discover(&aws, &connection.client, &mut facts, connection.ca_bundle())
@@ -171,7 +189,7 @@ async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness
         account.asks.register(&mut autoscaler.context.metrics.plain_registry());
     }
     tracing::debug!(controllers = autoscaler.names().join(", "), "everything that runs");
-    Ok(Started { connection, clock, autoscaler, _webhook: webhook, _joined: joined })
+    Ok(Started { connection, clock, autoscaler, _webhook: webhook, market: simulated })
 }
 
 /// Where nodes are bought.
@@ -179,8 +197,7 @@ struct Market {
     aws: Aws,
     /// None is simulated.
     account: Option<Account>,
-    /// What makes the machines of a simulated region appear.
-    joined: Option<machines::Joined>,
+    simulated: Option<Simulated>,
 }
 
 async fn simulate(
@@ -204,8 +221,11 @@ async fn simulate(
         Some(file) => Connection::from_file(file).await?.client,
         None => connection.client.clone(),
     };
-    let namespace = connection.namespace();
-    let joined = machines::join(&market, &of_region, clock, &namespace, args.kubelets.into()).await;
-    let joined = joined.with_context(|| format!("cannot read the region's ConfigMaps in namespace {namespace}"))?;
-    Ok(Market { aws: market.aws(), account: None, joined: Some(joined) })
+    let simulated = Simulated {
+        region: market.clone(),
+        client: of_region,
+        namespace: connection.namespace(),
+        kubelets: args.kubelets.into(),
+    };
+    Ok(Market { aws: market.aws(), account: None, simulated: Some(simulated) })
 }

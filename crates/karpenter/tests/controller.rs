@@ -130,7 +130,10 @@ async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
 
     // Whoever comes next need not wait for the lease.
     let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election";
-    assert_ne!(get(lease).await.unwrap()["spec"]["holderIdentity"], "");
+    let held = get(lease).await.unwrap();
+    assert_ne!(held["spec"]["holderIdentity"], "");
+    // Whoever says nothing else is written down under the first word of their user agent.
+    assert_eq!(held["metadata"]["managedFields"][0]["manager"], "karpenter", "{}", held["metadata"]);
     end(&mut controller);
     assert_eq!(get(lease).await.unwrap()["spec"]["holderIdentity"], "");
 }

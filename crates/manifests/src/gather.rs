@@ -24,6 +24,7 @@ use crate::complete;
 use crate::document::{Place, Sink};
 use crate::identity::{Identity, uid};
 use crate::kinds::{Known, Lookup, lookup};
+use crate::older;
 use crate::strict::read_strictly;
 use crate::workload::{self, Workload, controller};
 use crate::written::Written;
@@ -154,6 +155,23 @@ impl Sink for GatherSink<'_> {
     }
 
     fn object(&mut self, place: Place, mut object: Map<String, Value>) {
+        match older::modern(&object) {
+            Some(Ok(converted)) => {
+                let name = object.get("metadata").and_then(|all| all.get("name")).and_then(Value::as_str);
+                let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+                let name = name.unwrap_or_default();
+                self.gathered.notes.push(format!("{place}: {kind} {name} is v1beta1 and read as v1; `karpenter convert` writes it so"));
+                object = converted;
+            }
+            Some(Err(faults)) => {
+                let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+                for karpenter_api::Fault { field, message } in faults {
+                    self.gathered.fault(&place, &kind, Fault { field, message });
+                }
+                return;
+            }
+            None => {}
+        }
         let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         if api_version.is_empty() || kind.is_empty() {

@@ -17,6 +17,7 @@ mod document;
 mod gather;
 mod identity;
 mod kinds;
+mod older;
 mod raw;
 pub mod source;
 mod strict;

@@ -22,6 +22,7 @@ use crate::complete;
 use crate::document::each_object;
 use crate::gather::{AdmissionSink, Found, GatherSink, Gathered, Slot};
 use crate::identity::{Identity, uid};
+use crate::older;
 use crate::source::Source;
 use crate::workload::Workload;
 use crate::written::Written;
@@ -312,7 +313,7 @@ fn made_up_claim(node: &core_v1::Node, pools: &[Found<NodePool>]) -> Option<karp
 }
 
 fn pools(gathered: &mut Gathered, instance_types: &mut InstanceTypesOf<'_>) -> Pools {
-    let mut known: BTreeMap<String, Option<Arc<[Arc<InstanceType>]>>> = BTreeMap::new();
+    let mut known: BTreeMap<(String, Option<String>), Option<Arc<[Arc<InstanceType>]>>> = BTreeMap::new();
     let mut all = Pools::default();
     for Found { place, object } in std::mem::take(&mut gathered.pools) {
         let name = reduce::object_name("NodePool", &object.metadata);
@@ -332,7 +333,9 @@ fn pools(gathered: &mut Gathered, instance_types: &mut InstanceTypesOf<'_>) -> P
             gathered.fault(&place, &name, Fault { field, message });
             continue;
         }
-        let types = known.entry(class.clone()).or_insert_with(|| types_of(gathered, &class, instance_types));
+        let kubelet = older::own_kubelet(&object);
+        let types = known.entry((class.clone(), kubelet.map(str::to_owned)));
+        let types = types.or_insert_with(|| types_of(gathered, &class, kubelet, instance_types));
         let Some(types) = types.clone() else { continue };
         all.facts.insert(plain, facts::pool(&object, types.clone()));
         match reduce::pool(&object, types) {
@@ -349,10 +352,11 @@ fn pools(gathered: &mut Gathered, instance_types: &mut InstanceTypesOf<'_>) -> P
 fn types_of(
     gathered: &mut Gathered,
     class: &str,
+    kubelet: Option<&str>,
     instance_types: &mut InstanceTypesOf<'_>,
 ) -> Option<Arc<[Arc<InstanceType>]>> {
     let found = gathered.classes.get(class)?;
-    match instance_types(&found.object.1) {
+    match instance_types(&older::with_kubelet(&found.object.1, kubelet)) {
         Ok(types) => Some(types),
         Err(faults) => {
             let place = found.place.clone();

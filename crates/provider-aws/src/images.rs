@@ -1,6 +1,7 @@
 //! Images that a node class means: SSM parameters and DescribeImages around `karpenter_ec2::images`.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,6 +22,8 @@ pub struct Images {
     aws: Aws,
     cache: Ttl<ClassKey, Vec<ChosenImage>>,
     parameters: Ttl<String, Parameter>,
+    /// What the log says of parameters: asked again and again, they are told when they change.
+    told: Mutex<BTreeMap<String, String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +46,7 @@ pub enum ImagesError {
 
 impl Images {
     pub fn new(aws: Aws, refresh: Duration) -> Self {
-        Self { aws, cache: Ttl::new(refresh), parameters: Ttl::new(PARAMETER_LIFE) }
+        Self { aws, cache: Ttl::new(refresh), parameters: Ttl::new(PARAMETER_LIFE), told: Mutex::default() }
     }
 
     pub async fn list(
@@ -132,6 +135,10 @@ impl Images {
             return Ok(parameter.image);
         }
         let image = self.aws.ssm.get_parameter(name).await?;
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), image.clone());
+        if told.as_ref() != Some(&image) {
+            tracing::info!(parameter = name, value = image, "discovered ssm parameter");
+        }
         self.parameters.set_for(name.to_owned(), Parameter { image: image.clone(), mutable }, now, life);
         Ok(image)
     }

@@ -76,7 +76,9 @@ impl Interruption {
         if let Some(url) = known {
             return Ok(url);
         }
-        let url = parts.aws.sqs.get_queue_url(&self.queue).await?;
+        let url = parts.aws.sqs.get_queue_url(&self.queue).await.inspect_err(|error| {
+            tracing::error!(queue = %self.queue, %error, "failed to create valid sqs provider");
+        })?;
         tracing::debug!(queue = %self.queue, "watching interruption queue");
         *self.url.lock().unwrap_or_else(PoisonError::into_inner) = Some(url.clone());
         Ok(url)
@@ -99,7 +101,7 @@ impl Interruption {
         match carried_out.await {
             Ok(()) => round.parts.observer.message_deleted(),
             Err(error) => {
-                tracing::error!(queue = %self.queue, message = %received.id, %error, "an interruption message comes again");
+                tracing::error!(queue = %self.queue, message_id = %received.id, %error, "an interruption message comes again");
             }
         }
     }
@@ -113,7 +115,7 @@ fn read(parts: &Parts, received: QueueMessage) -> (QueueMessage, Option<Message>
             (received, Some(message))
         }
         Err(error) => {
-            tracing::error!(message = %received.id, %error, "failed parsing interruption message");
+            tracing::error!(message_id = %received.id, %error, "failed parsing interruption message");
             (received, None)
         }
     }

@@ -46,7 +46,12 @@ impl PlacementGroups {
         };
         self.fresh.set(key.clone(), (), now);
         match &found {
-            Some(group) => self.kept.set(key, group.clone(), now),
+            Some(group) => {
+                if self.kept.get(&key, now).is_none_or(|known| known.id != group.id) {
+                    tracing::debug!(id = group.id, name = group.name, "discovered placement group");
+                }
+                self.kept.set(key, group.clone(), now);
+            }
             None => self.kept.remove(&key),
         }
         Ok(found)

@@ -166,6 +166,9 @@ impl Parts {
         }
         let cluster = self.aws.eks.describe_cluster(&self.settings.cluster_name).await?;
         let cidr = cluster.service_ipv4_cidr.or(cluster.service_ipv6_cidr).filter(|cidr| !cidr.is_empty());
+        if let Some(cidr) = &cidr {
+            tracing::debug!(cluster_cidr = cidr, "discovered cluster CIDR");
+        }
         let found = cidr.is_some();
         *self.cluster_cidr.lock().unwrap_or_else(PoisonError::into_inner) = cidr;
         Ok(found)

@@ -11,8 +11,14 @@ use crate::version;
 /// Whether EC2 can be reached and knows us. A dry run that would have worked is told as an error of its own.
 pub async fn connect(aws: &Aws) -> Result<(), ProviderError> {
     match aws.ec2.describe_instance_types_dry_run().await {
-        Err(error) if !error.is_dry_run() => Err(ProviderError::new("ec2 api connectivity check failed", error)),
-        _ => Ok(()),
+        Err(error) if !error.is_dry_run() => {
+            tracing::error!(%error, "ec2 api connectivity check failed");
+            Err(ProviderError::new("ec2 api connectivity check failed", error))
+        }
+        _ => {
+            tracing::debug!(region = aws.region, "discovered region");
+            Ok(())
+        }
     }
 }
 
@@ -26,7 +32,10 @@ pub async fn discover(
 ) -> Result<(), ProviderError> {
     if settings.cluster_endpoint.is_empty() {
         let cluster = aws.eks.describe_cluster(&settings.cluster_name).await;
-        let cluster = cluster.map_err(|error| ProviderError::new("failed detecting cluster endpoint", error))?;
+        let cluster = cluster.map_err(|error| {
+            tracing::error!(%error, "failed detecting cluster endpoint");
+            ProviderError::new("failed detecting cluster endpoint", error)
+        })?;
         if cluster.endpoint.is_empty() {
             return Err(ProviderError::new("failed detecting cluster endpoint", "EKS tells none"));
         }

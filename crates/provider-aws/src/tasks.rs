@@ -72,8 +72,10 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
                 }
                 let prices = prices::on_demand(&parts.aws).await;
                 let prices = prices.map_err(|error| ProviderError::new("refreshing on-demand prices", error))?;
+                let types = prices.len();
                 let taken = parts.types.set_on_demand_prices(prices);
                 taken.map_err(|error| ProviderError::new("refreshing on-demand prices", error))?;
+                tracing::debug!(instance_type_count = types, "updated on-demand pricing");
                 Ok(HALF_A_DAY)
             }
         }),
@@ -82,8 +84,11 @@ pub fn tasks(parts: &Arc<Parts>, client: &kube::Client) -> Vec<Task> {
             async move {
                 let prices = prices::spot(&parts.aws, (parts.now)()).await;
                 let prices = prices.map_err(|error| ProviderError::new("refreshing spot prices", error))?;
+                let (types, offerings) = (prices.len(), prices.values().map(|zones| zones.len()).sum::<usize>());
                 let taken = parts.types.set_spot_prices(prices);
                 taken.map_err(|error| ProviderError::new("refreshing spot prices", error))?;
+                let message = "updated spot pricing with instance types and offerings";
+                tracing::debug!(instance_type_count = types, offering_count = offerings, "{message}");
                 Ok(HALF_A_DAY)
             }
         }),

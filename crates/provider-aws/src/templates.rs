@@ -42,8 +42,15 @@ impl Templates {
             Err(error) => return Err(error),
         };
         let found = match found {
-            Some(found) => found,
-            None => self.aws.ec2.create_launch_template(template).await?,
+            Some(found) => {
+                tracing::debug!(name = template.name, "discovered launch template");
+                found
+            }
+            None => {
+                let created = self.aws.ec2.create_launch_template(template).await?;
+                tracing::debug!(name = template.name, id = created.id, "created launch template");
+                created
+            }
         };
         known.insert(template.name.clone(), (found, later(now, LIFE)));
         Ok(())
@@ -77,9 +84,15 @@ impl Templates {
             .collect();
         for (name, id) in due {
             match self.aws.ec2.delete_launch_template_by_id(&id).await {
-                Err(error) if !error.is_not_found() => return Err(error),
-                _ => known.remove(&name),
-            };
+                Err(error) if !error.is_not_found() => {
+                    tracing::error!(launch_template = name, %error, "failed to delete launch template");
+                    return Err(error);
+                }
+                _ => {
+                    tracing::debug!(id, name, "deleted launch template");
+                    known.remove(&name);
+                }
+            }
         }
         Ok(())
     }
@@ -90,6 +103,7 @@ impl Templates {
         let mut known = self.known.lock().await;
         for template in self.tagged(filters).await? {
             self.aws.ec2.delete_launch_template_by_name(&template.name).await?;
+            tracing::debug!(id = template.id, name = template.name, "deleted launch template");
             known.remove(&template.name);
         }
         Ok(())

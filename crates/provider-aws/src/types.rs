@@ -126,6 +126,21 @@ impl Types {
                 (name, zones)
             })
             .collect();
+        let before = self.market();
+        if before.types != types {
+            tracing::debug!(count = types.len(), "discovered instance types");
+        }
+        if before.region.offered != offered {
+            tracing::debug!(instance_type_count = offered.len(), "discovered offerings for instance types");
+            let zones = |offered: &BTreeMap<Arc<str>, ZoneNames>| -> BTreeSet<Arc<str>> {
+                offered.values().flat_map(|zones| zones.iter().cloned()).collect()
+            };
+            let all = zones(&offered);
+            if zones(&before.region.offered) != all {
+                let all: Vec<&str> = all.iter().map(|zone| &**zone).collect();
+                tracing::debug!(zones = all.join(", "), "discovered zones");
+            }
+        }
         self.update(|market| {
             market.types = types;
             market.region.offered = offered;

@@ -1,6 +1,7 @@
 //! The AWS provider, wired to the controllers' context.
 
 mod bridge;
+mod discovered;
 mod memory;
 mod node_class;
 mod tagging;

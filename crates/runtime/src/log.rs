@@ -131,7 +131,7 @@ impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         // What libraries have to say below a warning is for those who write them.
         let ours = metadata.target().starts_with("karpenter");
-        metadata.is_event() && self.threshold.admits(*metadata.level()) && (ours || *metadata.level() <= Level::WARN)
+        !metadata.is_span() && self.threshold.admits(*metadata.level()) && (ours || *metadata.level() <= Level::WARN)
     }
 
     fn event(&self, event: &Event<'_>) {
@@ -140,7 +140,7 @@ impl Subscriber for Log {
         if fields.compat && !self.compat {
             return;
         }
-        let fields = fields.named();
+        let fields = fields.named().from_work(karpenter_controllers::doing());
         let (now, metadata) = (self.clock.now(), event.metadata());
         let admitted = {
             let mut sampling = self.sampling.lock().unwrap_or_else(PoisonError::into_inner);

@@ -64,7 +64,8 @@ fn old_pool() -> Value {
 
 #[tokio::test]
 async fn old_manifests_are_applied_and_read_in_both_versions() {
-    // covers: EXT-01, API-CV-01, API-CV-02, API-CV-03, API-CV-14, API-CV-15, SEED4-09, SEED4-15, SEED4-19
+    // covers: EXT-01, API-CV-01, API-CV-02, API-CV-03, API-CV-14, API-CV-11, API-CV-15, SEED4-08, SEED4-09, SEED4-15, SEED4-19
+    // Nobody leads, nothing is cached, no controller runs: the webhook answers all the same.
     let (server, _client, _webhook) = served().await;
     let (code, made) = send(&server, "POST", OLD_POOLS, &old_pool()).await;
     assert_eq!(code, 201, "{made}");

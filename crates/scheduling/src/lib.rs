@@ -36,12 +36,17 @@ mod terms;
 mod topology;
 mod volumes;
 pub mod what_if;
+mod zones;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use karpenter_core::plan::{LeftOver, Plan};
 use karpenter_core::world::World;
 
 use crate::problem::Problem;
 use crate::solution::{BASELINE, Solution};
+use crate::template::Dropped;
 
 /// How pods are packed onto new nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +69,40 @@ pub fn solve_with(world: &World, packing: Packing) -> Plan {
         Packing::Best => best::solve(&mut problem),
     };
     solution.into_plan(&mut problem)
+}
+
+/// A plan with what an operator is told besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    pub plan: Plan,
+    /// How many pods wait for each zone: by its name, `flexible` where several will do, `none` where what they ask for
+    /// excludes itself.
+    pub zones: BTreeMap<Arc<str>, usize>,
+    /// Pools of the world whose own requirements leave them no instance type.
+    pub without_types: Vec<WithoutTypes>,
+    /// Pods of the world that were placed after so many of their wishes were given up.
+    pub relaxed: Vec<(usize, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WithoutTypes {
+    pub pool: usize,
+    /// Too few types, rather than none.
+    pub min_values: bool,
+}
+
+/// As [`solve`], looking on.
+pub fn solve_observed(world: &World) -> Observed {
+    let mut problem = Problem::compile(world);
+    let zones = zones::count(&mut problem);
+    let without_types = |(pool, why): &(usize, Dropped)| WithoutTypes {
+        pool: *pool,
+        min_values: matches!(why, Dropped::MinValues(_)),
+    };
+    let without_types = problem.dropped.iter().map(without_types).collect();
+    let solution = best::solve(&mut problem);
+    let relaxed = solution.relaxed().map(|(pod, times)| (problem.pods[pod].index, times)).collect();
+    Observed { plan: solution.into_plan(&mut problem), zones, without_types, relaxed }
 }
 
 /// Pods without a node that validation will refuse as soon as somebody waits for them: gated and preempting ones. They

@@ -67,6 +67,13 @@ impl Solution {
         on_claims.chain(on_nodes).map(|(_, variant)| *variant).sum()
     }
 
+    /// Pods of `Problem::pods` that have a place, but not all they wished for.
+    pub(crate) fn relaxed(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let on_claims = self.claims().iter().flat_map(|claim| &claim.pods);
+        let on_nodes = self.state.nodes.iter().flat_map(|node| &node.pods);
+        on_claims.chain(on_nodes).filter(|(_, given_up)| *given_up > 0).copied()
+    }
+
     /// Pods that opened a domain of their own for an affinity to pods of their kind, while others of that kind came to be
     /// elsewhere. kube-scheduler, seeing those first, would not put them there.
     pub(crate) fn strays(&self, problem: &Problem<'_>) -> Vec<usize> {

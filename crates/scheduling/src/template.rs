@@ -127,7 +127,7 @@ pub(crate) fn compile(
     let limits: Vec<_> = limits.map(|(name, quantity)| (c.names.id(name), quantity.nanos())).collect();
     let takes = |resource: &ResId| {
         let name = c.names.name(*resource);
-        catalog.types.iter().map(|kind| kind.capacity.get(name).nanos()).collect()
+        catalog.types.iter().map(|kind| kind.capacity.counted(name).nanos()).collect()
     };
     let capacity = limits.iter().map(|(resource, _)| takes(resource)).collect();
     let node_limit = spec.limits.0.get(NODES).map(|quantity| quantity.units());
@@ -152,11 +152,12 @@ pub(crate) fn compile(
 
 impl Template {
     /// Nodes that are there already count against the limits.
-    fn charge_existing(&mut self, world: &World, names: &mut ResourceNames) {
+    fn charge_existing(&mut self, world: &World, names: &ResourceNames) {
         let pool = &world.pools[self.pool].name;
         for node in world.nodes.iter().filter(|node| !node.deleting && node.pool() == Some(pool)) {
-            let capacity = names.amounts(&node.capacity);
-            self.limits.iter_mut().for_each(|(resource, left)| *left -= capacity.get(*resource));
+            for (resource, left) in &mut self.limits {
+                *left -= node.capacity.counted(names.name(*resource)).nanos();
+            }
             self.node_limit = self.node_limit.map(|left| left - 1);
         }
     }

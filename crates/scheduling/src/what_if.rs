@@ -212,9 +212,9 @@ impl<'w> WhatIf<'w> {
                 template.is_limited() && pool == Some(&*self.problem.world.pools[template.pool].name)
             });
         if let Some(template) = template {
-            let capacity = self.problem.names.amounts(&node.capacity);
-            let limits = &self.problem.templates[template].limits;
-            let freed: Vec<_> = limits.iter().map(|(resource, _)| capacity.get(*resource)).collect();
+            let (limits, names) = (&self.problem.templates[template].limits, &self.problem.names);
+            let counted = |resource| node.capacity.counted(names.name(resource)).nanos();
+            let freed: Vec<_> = limits.iter().map(|(resource, _)| counted(*resource)).collect();
             self.state.credit(template, &freed);
         }
         waiting

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use karpenter_core::Resources;
 use karpenter_core::labels::NODEPOOL;
-use karpenter_core::resources::NODES;
+use karpenter_core::resources::{GPU, NODES};
 
 use crate::amounts::Amounts;
 use crate::cluster::Cluster;
@@ -26,6 +27,7 @@ pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
         for node in cluster.world.nodes.iter().filter(of_pool) {
             used.add(&node.capacity);
             *used.0.entry(NODES).or_default() += ONE;
+            *used.0.entry(GPU).or_default() += gpus(&node.capacity);
         }
         for claim in mine {
             let mut largest: BTreeMap<&str, i128> = BTreeMap::new();
@@ -34,6 +36,8 @@ pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
                     let most = largest.entry(name).or_default();
                     *most = (*most).max(quantity.nanos());
                 }
+                let most = largest.entry(GPU).or_default();
+                *most = (*most).max(gpus(&kind.capacity));
             }
             largest.insert(NODES, ONE);
             used.add_amounts(&Amounts(largest));
@@ -49,4 +53,10 @@ pub(crate) fn judge(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
             }
         }
     }
+}
+
+/// What a limit on `gpu` counts: the devices of each vendor.
+fn gpus(capacity: &Resources) -> i128 {
+    let of = |vendor: &str| capacity.0.get(vendor).map_or(0, |quantity| quantity.nanos());
+    of("nvidia.com/gpu") + of("amd.com/gpu")
 }

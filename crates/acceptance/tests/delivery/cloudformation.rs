@@ -227,7 +227,7 @@ fn tags_are_made_and_never_taken_away() {
 #[test]
 fn the_stack_makes_roles_policies_profile_queue_and_rules() {
     // covers: API-CF-01, API-CF-02, API-CF-03, API-CF-04, API-CF-05, API-CF-06, API-CF-07, API-CF-08, API-IAM-30
-    // covers: SEED1-02, SEED1-03, SEED1-04, SEED1-05, SEED3-34
+    // covers: SEED1-02, SEED1-03, SEED1-04, SEED1-05, SEED3-34, EXT-12, SEED4-24
     let template = template();
     let resources = &template["Resources"];
     assert_eq!(template["Parameters"].as_object().unwrap().keys().collect::<Vec<_>>(), ["ClusterName"]);
@@ -319,6 +319,7 @@ fn the_terraform_module_gives_the_same_policies() {
 
 #[test]
 fn the_seeds_installation_names_the_template_and_the_stack() {
+    // covers: SEED1-01
     let script = read("examples/seeds/001/install.sh");
     for words in [
         "aws cloudformation deploy",
@@ -333,4 +334,25 @@ fn the_seeds_installation_names_the_template_and_the_stack() {
     assert_eq!((&parameter["Type"], &parameter["Default"]), (&json!("String"), &Value::Null));
     // Nothing of the stack asks the cluster anything: it may not exist yet.
     assert!(!read("deploy/cloudformation/karpenter.yaml").contains("AWS::EKS::"));
+}
+
+#[test]
+fn what_surrounds_us_is_left_to_its_owners() {
+    // covers: SEED1-31, SEED3-33
+    let stack = template();
+    let kinds = stack["Resources"].as_object().unwrap().values().map(|resource| resource["Type"].as_str().unwrap().to_owned());
+    let kinds: BTreeSet<String> = kinds.collect();
+    assert!(!kinds.iter().any(|kind| kind.starts_with("AWS::EKS::") || kind.starts_with("AWS::Logs::")), "{kinds:?}");
+    let module = ["controller.tf", "nodes.tf", "interruptions.tf", "chart.tf"]
+        .map(|file| read(&format!("deploy/terraform/{file}")))
+        .join("\n");
+    for resource in ["resource \"aws_eks_cluster\"", "resource \"aws_cloudwatch_log_group\"", "enabled_cluster_log_types"] {
+        assert!(!module.contains(resource), "{resource}: the cluster's own logging is not ours to set");
+    }
+    // Whoever may ask the queue for its attributes is not kept from it, as long as the wire is encrypted.
+    let policy = &stack["Resources"]["KarpenterInterruptionQueuePolicy"]["Properties"]["PolicyDocument"]["Statement"];
+    let denied = policy.as_array().unwrap().iter().filter(|statement| statement["Effect"] == "Deny");
+    for statement in denied {
+        assert_eq!(statement["Condition"], json!({"Bool": {"aws:SecureTransport": "false"}}));
+    }
 }

@@ -9,7 +9,7 @@ fn with(set: &[&str]) -> Option<Rendered> {
 
 #[test]
 fn the_queue_is_found_under_its_three_names_and_the_current_one_wins() {
-    // covers: API-HM-20, SEED4-03
+    // covers: API-HM-20, SEED4-03, EXT-04
     for (set, queue) in [
         (&["settings.interruptionQueueName=old"] as &[&str], "old"),
         (&["settings.aws.interruptionQueueName=older"], "older"),
@@ -89,7 +89,7 @@ const TOLERATED: [&str; 16] = [
 
 #[test]
 fn what_has_no_effect_any_more_changes_nothing_and_is_told_once() {
-    // covers: API-HM-22, API-HM-23, API-HM-24, API-HM-25, API-HM-28, SEED4-04, SEED4-22
+    // covers: API-HM-22, API-HM-23, API-HM-24, API-HM-25, API-HM-28, SEED4-04, SEED4-22, EXT-11
     let Some(plain) = with(&[]) else { return };
     assert_eq!(with(&TOLERATED).unwrap().objects, plain.objects);
     let notes = notes(&TOLERATED);

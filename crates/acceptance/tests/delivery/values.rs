@@ -112,7 +112,7 @@ fn a_given_node_affinity_replaces_the_default_term_and_the_anti_affinity_stays()
 
 #[test]
 fn booleans_are_rendered_also_when_false_and_empty_texts_are_not() {
-    // covers: API-HM-07
+    // covers: API-HM-07, EXT-15, Q-07
     let Some(helm) = helm() else { return };
     let settings = [
         ("isolatedVPC", "ISOLATED_VPC", "false"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use karpenter_api::{ConversionService, Kind, Quantity, Taint, conversion, conversion_path, convertible_crd};
 use karpenter_apiserver::{ApiServer, Options as ServerOptions, TokioClock};
-use karpenter_aws_sim::{Capacity, MachineEvent, Options, Region, SimInstance, cloud_controller};
+use karpenter_aws_sim::{Capacity, MachineEvent, Options, Region, Script, SimInstance, Target, cloud_controller};
 use karpenter_cluster::kubelet::{Events, Heartbeats, Machine};
 use karpenter_cluster::{Cluster, Settings as ClusterSettings};
 use karpenter_controllers::decision::{Decision, Record};
@@ -37,11 +37,28 @@ pub(crate) struct Place {
     pub(crate) pods_per_gpu: u64,
     /// Images that exist by id.
     pub(crate) images: &'static [&'static str],
+    /// The interruption queue's name, if it has one of its own.
+    pub(crate) queue: Option<&'static str>,
+    pub(crate) controllers: Settings,
+    /// Calls to AWS that are refused from the start.
+    pub(crate) denied: &'static [&'static str],
+    /// Nobody scales: replicas are brought along.
+    pub(crate) idle: bool,
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Self { region: "us-east-1", cluster: "simulated", kubernetes: "1.33", pods_per_gpu: 1, images: &[] }
+        Self {
+            region: "us-east-1",
+            cluster: "simulated",
+            kubernetes: "1.33",
+            pods_per_gpu: 1,
+            images: &[],
+            queue: None,
+            controllers: Settings::default(),
+            denied: &[],
+            idle: false,
+        }
     }
 }
 
@@ -49,6 +66,8 @@ pub(crate) struct Lab {
     pub(crate) client: Client,
     pub(crate) region: Region,
     pub(crate) context: Arc<Context>,
+    pub(crate) clock: Clock,
+    pub(crate) facts: karpenter_provider_aws::Settings,
     _server: ApiServer,
     _cluster: Cluster,
     _tasks: JoinSet<()>,
@@ -56,6 +75,15 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) async fn new(place: Place) -> Self {
+        Self::start(place, None).await
+    }
+
+    /// Another cluster in the region of this one. Its machines never boot: one cluster at a time plays the kubelets.
+    pub(crate) async fn beside(&self, place: Place) -> Self {
+        Self::start(place, Some(self.region.clone())).await
+    }
+
+    async fn start(place: Place, shared: Option<Region>) -> Self {
         const SEED: u64 = 11;
         let start = START.parse().unwrap();
         let clock = Arc::new(TokioClock::starting_at(start));
@@ -72,23 +100,38 @@ impl Lab {
         options.catalogue = Arc::new(catalogue(place.region));
         options.kubernetes_version = place.kubernetes.to_owned();
         options.listed_ids = place.images.iter().map(|id| (*id).to_owned()).collect();
+        if let Some(queue) = place.queue {
+            options.queue = queue.to_owned();
+        }
         let mut facts =
             karpenter_provider_aws::Settings::new(place.cluster, &options.cluster_endpoint, place.kubernetes);
         facts.interruption_queue = Some(options.queue.clone());
         // The version is the control plane's, as EKS tells it; the embedded server has one of its own.
         facts.eks_control_plane = true;
         let now = clock.clone();
-        let region = Region::new(options, Arc::new(move || now.now()));
-        let amazon = Amazon::start(client.clone(), &clock, region.aws(), facts).await.unwrap();
-        let autoscaler = Autoscaler::new(client.clone(), clock, &amazon, Settings::default());
+        let alone = shared.is_none();
+        let own = Region::new(options, Arc::new(move || now.now()));
+        let region = shared.unwrap_or_else(|| own.clone());
+        // Each cluster has a control plane of its own.
+        let aws = karpenter_provider_aws::Aws { eks: own.aws().eks, ..region.aws() };
+        for operation in place.denied {
+            let call = Target::Call { operation, server_fault: false };
+            region.script(Script::new(call, "UnauthorizedOperation", u32::MAX));
+        }
+        let amazon = Amazon::start(client.clone(), &clock, aws, facts.clone()).await.unwrap();
+        let autoscaler = Autoscaler::new(client.clone(), clock.clone(), &amazon, place.controllers);
         let context = autoscaler.context.clone();
         let mut tasks = JoinSet::new();
-        tasks.spawn(switch_on(region.clone(), cluster.handle().clone(), place.pods_per_gpu));
-        let (agenda, sweep, of_sweep) = (region.clone(), region.clone(), client.clone());
-        tasks.spawn(async move { agenda.run().await });
-        tasks.spawn(async move { cloud_controller::run(&sweep, &of_sweep).await });
-        tasks.spawn(autoscaler.run());
-        Self { client, region, context, _server: server, _cluster: cluster, _tasks: tasks }
+        if alone {
+            tasks.spawn(switch_on(region.clone(), cluster.handle().clone(), place.pods_per_gpu));
+            let (agenda, sweep, of_sweep) = (region.clone(), region.clone(), client.clone());
+            tasks.spawn(async move { agenda.run().await });
+            tasks.spawn(async move { cloud_controller::run(&sweep, &of_sweep).await });
+        }
+        if !place.idle {
+            tasks.spawn(autoscaler.run());
+        }
+        Self { client, region, context, clock, facts, _server: server, _cluster: cluster, _tasks: tasks }
     }
 
     /// Creates objects as a user would.
@@ -148,6 +191,11 @@ impl Lab {
     pub(crate) fn instances(&self) -> Vec<SimInstance> {
         let alive = |one: &SimInstance| matches!(one.instance.state, InstanceState::Pending | InstanceState::Running);
         self.region.instances().into_iter().filter(alive).collect()
+    }
+
+    /// What a scraper gets.
+    pub(crate) fn metrics(&self) -> String {
+        karpenter_runtime::metrics::page(&self.context, karpenter_runtime::metrics::Show { legacy: true })
     }
 
     /// Ours, not the scheduler's.

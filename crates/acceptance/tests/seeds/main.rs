@@ -3,11 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "what surrounds the tests is test code too")]
 
+mod account;
 mod files;
+mod heard;
 mod lab;
 mod older;
 mod pinned;
 mod plans;
 mod platform;
+mod replicas;
 mod shared_gpus;
 mod spot;
+mod words;

@@ -140,3 +140,54 @@ async fn the_role_mapping_is_a_config_map_like_any_other() {
     assert!(arns.iter().any(|arn| arn.ends_with(&role)), "the class's role is one that may join");
     assert!(listed.iter().all(|role| role["groups"] == json!(["system:bootstrappers", "system:nodes"])));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_modules_variables_decide_what_is_bought() {
+    // covers: SEED4-28, SEED4-30, API-TF-30, API-TF-32, API-TF-33
+    let filled = |types: &str, capacity: &str, arch: &str| {
+        let text = Value::Array(objects(MANIFESTS)).to_string();
+        let text = text.replace(r#"["t3.medium","t3a.medium"]"#, types).replace(r#"["spot","on-demand"]"#, capacity);
+        let text = text.replace(r#"["amd64"]"#, arch).replace("sandbox", "blue");
+        serde_json::from_str::<Value>(&text).unwrap().as_array().unwrap().clone()
+    };
+    for (types, capacity, want, lifecycle) in [
+        (r#"["m5.large"]"#, r#"["on-demand"]"#, "m5.large", None),
+        (r#"["c5.large","c5.xlarge"]"#, r#"["spot"]"#, "c5.large", Some("spot")),
+    ] {
+        // The definitions are served and the first manifest is applied in the same moment.
+        let lab = Lab::new(Place { cluster: "blue", ..Place::default() }).await;
+        lab.apply(filled(types, capacity, r#"["amd64"]"#)).await;
+        let mut inflate = object(&["004/workloads/inflate.yaml"], "Deployment", "inflate");
+        inflate["metadata"]["namespace"] = json!("default");
+        inflate["spec"]["replicas"] = json!(1);
+        lab.apply(vec![inflate]).await;
+        lab.settle(120).await;
+        assert_eq!(lab.running().await, 1);
+        let [one] = &lab.instances()[..] else { panic!("{types}") };
+        assert_eq!((one.instance.instance_type.as_str(), one.instance.lifecycle.as_deref()), (want, lifecycle));
+        let class = lab.get(&format!("{CLASSES}/default")).await;
+        assert_eq!(class["spec"]["role"], "karpenter-node-blue");
+    }
+    // A pool may just as well be general.
+    let lab = Lab::new(Place { cluster: "blue", ..Place::default() }).await;
+    let mut all = filled("[]", r#"["spot"]"#, r#"["amd64"]"#);
+    for object in all.iter_mut().filter(|object| object["kind"] == "NodePool") {
+        let requirements = object["spec"]["template"]["spec"]["requirements"].as_array_mut().unwrap();
+        requirements.retain(|entry| entry["key"] != "node.kubernetes.io/instance-type");
+        requirements.push(json!({"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["m", "r"]}));
+        requirements.push(json!({"key": "karpenter.k8s.aws/instance-size", "operator": "NotIn", "values": ["large"]}));
+        requirements.push(json!({"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["9"]}));
+    }
+    lab.apply(all).await;
+    lab.settle(5).await;
+    let mut inflate = object(&["004/workloads/inflate.yaml"], "Deployment", "inflate");
+    inflate["metadata"]["namespace"] = json!("default");
+    inflate["spec"]["replicas"] = json!(3);
+    lab.apply(vec![inflate]).await;
+    lab.settle(120).await;
+    assert_eq!(lab.running().await, 3);
+    for node in lab.list(NODES).await {
+        assert!(["m", "r"].contains(&label(&node, "karpenter.k8s.aws/instance-category")));
+        assert!(["4", "8"].contains(&label(&node, "karpenter.k8s.aws/instance-cpu")));
+    }
+}

@@ -323,3 +323,60 @@ async fn nodes_and_pods_carry_what_operators_look_at() {
     }
     assert!(lab.list(PODS).await.iter().all(|pod| pod["spec"]["nodeName"].is_string()));
 }
+
+#[test]
+fn a_limit_on_gpus_is_kept_and_told() {
+    // covers: SEED0-22, API-NP-40
+    let mut train = asking("train", json!({"cpu": "1"}));
+    train["spec"]["tolerations"] = json!([{"key": "nvidia.com/gpu", "operator": "Exists"}]);
+    train["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "1"});
+    let pods: Vec<Value> = (0..40)
+        .map(|number| {
+            let mut pod = train.clone();
+            pod["metadata"]["name"] = json!(format!("train-{number}"));
+            pod
+        })
+        .collect();
+    let planned = plan("ap-southeast-3", sources(MANIFESTS).into_iter().chain([written(&pods)]).collect());
+    let gpus: u64 = planned
+        .plan
+        .new_nodes
+        .iter()
+        .map(|node| planned.label(node, "karpenter.k8s.aws/instance-gpu-count").parse::<u64>().unwrap())
+        .sum();
+    assert_eq!((gpus, planned.plan.left_over.len()), (30, 10), "no 31st");
+    let karpenter_core::plan::PoolReason::Limit { resource, .. } = planned.why("gpu") else {
+        panic!("{:?}", planned.why("gpu"))
+    };
+    assert_eq!(&**resource, "gpu");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_on_gpus_holds_while_pods_keep_coming_and_is_measured() {
+    // covers: SEED0-22, API-NP-40, EXT-07
+    let lab = lab().await;
+    lab.patch(&format!("{POOLS}/gpu"), json!({"spec": {"limits": {"gpu": 3}}})).await;
+    let mut inference = object(&["000/workloads/inference.yaml"], "Deployment", "inference");
+    inference["spec"]["replicas"] = json!(2);
+    lab.apply(vec![inference]).await;
+    lab.settle(180).await;
+    lab.scale("inference", 6).await;
+    lab.settle(240).await;
+    let gpus = |nodes: &[Value]| -> u64 {
+        let of = |node: &Value| node["status"]["capacity"]["nvidia.com/gpu"].as_str().unwrap_or("0").parse::<u64>().unwrap();
+        nodes.iter().map(of).sum()
+    };
+    assert_eq!(gpus(&lab.list(NODES).await), 3);
+    let page = lab.metrics();
+    for line in [
+        "karpenter_nodepools_limit{resource_type=\"gpu\",nodepool=\"gpu\"} 3",
+        "karpenter_nodepools_usage{resource_type=\"gpu\",nodepool=\"gpu\"} 3",
+        "karpenter_nodepools_usage{resource_type=\"nvidia.com/gpu\",nodepool=\"gpu\"} 3",
+    ] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+    assert!(!page.contains("resource_type=\"gpu\",nodepool=\"default\""), "only beside its limit");
+    let events = lab.events("FailedScheduling").await;
+    let told = |event: &Value| event["message"].as_str().unwrap().contains("limit");
+    assert!(events.iter().any(told), "{events:?}");
+}

@@ -98,6 +98,7 @@ fn an_upper_case_category_matches_nothing_and_no_requirement_matches_all() {
 
 #[test]
 fn spreads_are_kept_when_nodes_are_bought() {
+    // covers: SEED2-01
     let spread = json!({"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}}});
     let pods: Vec<Value> = (0..6)
@@ -229,4 +230,109 @@ async fn the_default_budget_is_a_tenth() {
         most = most.max(ending);
     }
     assert!((1..=2).contains(&most), "two of twelve at once, rounded up: {most}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn spreads_and_budgets_of_workloads_hold_while_nodes_come_and_go() {
+    // covers: SEED2-11
+    let lab = lab().await;
+    let mut web = deployment("web", 6, "1");
+    web["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "web"}}}]);
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 5, "selector": {"matchLabels": {"app": "web"}}}});
+    let created = lab.send("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", Some(budget)).await;
+    created.unwrap();
+    lab.apply(vec![web]).await;
+    lab.settle(240).await;
+    let zones = async || -> BTreeMap<String, usize> {
+        let mut count = BTreeMap::new();
+        let nodes = lab.list(NODES).await;
+        for pod in lab.list(super::lab::PODS).await.iter().filter(|pod| pod["status"]["phase"] == "Running") {
+            let node = nodes.iter().find(|node| node["metadata"]["name"] == pod["spec"]["nodeName"]).unwrap();
+            *count.entry(label(node, "topology.kubernetes.io/zone").to_owned()).or_default() += 1;
+        }
+        count
+    };
+    assert_eq!(zones().await.into_values().collect::<Vec<_>>(), [2, 2, 2]);
+    // All nodes are to go at once; the pods go one after the other.
+    for node in lab.list(NODES).await {
+        lab.delete(&format!("{NODES}/{}", node["metadata"]["name"].as_str().unwrap())).await;
+    }
+    let mut fewest = 6;
+    for _ in 0..300 {
+        lab.settle(2).await;
+        let ready = |pod: &&Value| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
+        fewest = fewest.min(lab.list(super::lab::PODS).await.iter().filter(ready).count());
+    }
+    assert!(fewest >= 5, "{fewest}");
+    assert_eq!(zones().await.into_values().collect::<Vec<_>>(), [2, 2, 2]);
+    assert!(lab.list(NODES).await.iter().all(|node| node["metadata"]["deletionTimestamp"].is_null()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_dearer_than_needed_is_replaced_and_requests_alone_count() {
+    // covers: SEED2-03, SEED2-06, SEED0-32
+    let lab = lab().await;
+    lab.patch(
+        &format!("{POOLS}/general"),
+        json!({"spec": {"disruption": {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]}}}),
+    )
+    .await;
+    lab.apply(vec![deployment("large", 1, "14"), deployment("small", 1, "1")]).await;
+    lab.settle(240).await;
+    let before = lab.region.price_per_hour();
+    let cpus = async || -> u64 {
+        let of = |node: &Value| node["status"]["capacity"]["cpu"].as_str().unwrap().parse::<u64>().unwrap();
+        lab.list(NODES).await.iter().map(of).sum()
+    };
+    assert!(cpus().await >= 16);
+    lab.scale("large", 0).await;
+    lab.settle(900).await;
+    assert_eq!(lab.running().await, 1, "the pod moved along");
+    assert!(lab.region.price_per_hour() < before && cpus().await <= 4, "{} CPUs", cpus().await);
+    // A container of a pod that asks for little, and an init container and a runtime that ask for more, are requests.
+    let mut heavy = asking("heavy", json!({"cpu": "100m"}));
+    heavy["spec"]["initContainers"] = json!([{"name": "unpack", "image": "x", "resources": {"requests": {"cpu": "6"}}}]);
+    heavy["spec"]["overhead"] = json!({"cpu": "1"});
+    let planned = planned(&[heavy]);
+    let asked = planned.plan.new_nodes[0].requests.iter().find(|(name, _)| *name == "cpu").unwrap().1.to_string();
+    assert_eq!(asked, "7");
+}
+
+#[test]
+fn a_batch_gets_nodes_at_little_more_than_the_cheapest_imaginable() {
+    // covers: SEED2-01
+    let shapes = [("2", "4Gi"), ("1", "6Gi"), ("3", "3Gi"), ("500m", "1Gi")];
+    let pods: Vec<Value> = (0..60)
+        .map(|number| {
+            let (cpu, memory) = shapes[number % shapes.len()];
+            asking(&format!("p{number}"), json!({"cpu": cpu, "memory": memory}))
+        })
+        .collect();
+    let planned = planned(&pods);
+    assert!(planned.plan.left_over.is_empty());
+    let paid: u64 = planned.plan.new_nodes.iter().map(|node| node.launch.price.0).sum();
+    // No node gives a CPU for less than the cheapest CPU of all types, nor a byte for less than the cheapest byte.
+    let pool = planned.world.pools.iter().find(|pool| &*pool.name == "general").unwrap();
+    let asked = |resource: &str| -> f64 {
+        let of = |pod: &karpenter_core::Pod| pod.shape.requests.get(resource).nanos() as f64;
+        planned.world.pods.iter().map(of).sum()
+    };
+    let cheapest = |resource: &str| -> f64 {
+        let mut best = f64::MAX;
+        for kind in pool.instance_types.iter() {
+            let on_demand = |offering: &&karpenter_core::Offering| {
+                offering.available && offering.requirements.get("karpenter.sh/capacity-type").allows("on-demand")
+            };
+            let room = kind.allocatable().get(resource).nanos() as f64;
+            let price = kind.offerings.iter().filter(on_demand).map(|offering| offering.price.0).min();
+            if let Some(price) = price.filter(|_| room > 0.0) {
+                best = best.min(price as f64 / room);
+            }
+        }
+        best
+    };
+    let bound = ["cpu", "memory"].map(|resource| asked(resource) * cheapest(resource)).into_iter().fold(0.0, f64::max);
+    assert!((paid as f64) < bound * 1.25, "paid {paid}, no plan is below {bound}");
 }

@@ -133,6 +133,10 @@ fn each_thing_that_a_decision_looks_at_changes_it_alone() {
 
 #[test]
 fn the_price_decides_between_types_that_fit() {
+    // covers: SEED1-25
+    use karpenter_provider_aws::calls::FleetKind;
+    assert_eq!(FleetKind::OnDemand.allocation_strategy(false), Some("lowest-price"));
+    assert_eq!(FleetKind::Spot.allocation_strategy(false), Some("price-capacity-optimized"));
     for (cpu, memory) in [("1", "1Gi"), ("3", "12Gi"), ("6", "10Gi"), ("2", "50Gi")] {
         let planned = planned(&[asking("p", json!({"cpu": cpu, "memory": memory}))]);
         let [node] = &planned.plan.new_nodes[..] else { panic!("{:?}", planned.plan.new_nodes) };
@@ -340,4 +344,47 @@ fn sidecars_count() {
     assert_eq!(cpus(sidecar(false)), "5");
     assert_eq!(cpus(sidecar(true)), "5");
     assert_eq!(cpus(asking("p", json!({"cpu": "3"}))), "3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_dashboards_series_are_there() {
+    // covers: SEED1-29, SEED1-30, EXT-05
+    let lab = lab(1).await;
+    lab.apply(vec![asking("web", json!({"cpu": "3"}))]).await;
+    lab.settle(180).await;
+    lab.delete("/api/v1/namespaces/default/pods/web").await;
+    let running = lab.metrics();
+    lab.settle(600).await;
+    let later = lab.metrics();
+    let has = |page: &str, start: &str, end: &str| page.lines().any(|line| line.starts_with(start) && line.ends_with(end));
+    assert!(has(&running, "karpenter_nodes_created_total{nodepool=\"default\",zone=\"us-east-1", "} 1"), "{running}");
+    assert!(has(&running, "karpenter_nodes_allocatable{", "") && running.contains("resource_type=\"memory\""));
+    assert!(has(&later, "karpenter_nodes_terminated_total{nodepool=\"default\",zone=\"us-east-1", "} 1"), "{later}");
+    assert!(has(&running, "karpenter_nodepool_limit{resource_type=\"cpu\",nodepool=\"default\"}", " 1000"));
+    assert!(has(&running, "karpenter_nodepool_usage{resource_type=\"cpu\",nodepool=\"default\"}", " 4"));
+    assert!(has(&running, "karpenter_provisioner_scheduling_duration{quantile=\"0.99\"}", ""));
+    assert!(has(&running, "karpenter_provisioner_scheduling_duration_seconds_bucket{le=\"60.0\"}", ""), "{running}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_where_the_selectors_say_and_have_no_public_address_of_ours() {
+    // covers: SEED1-45, SEED3-05
+    let lab = lab(1).await;
+    lab.apply(vec![asking("web", json!({"cpu": "3"}))]).await;
+    lab.settle(120).await;
+    let class = lab.get(&format!("{CLASSES}/default")).await;
+    let ids = |field: &str| -> BTreeSet<String> {
+        class["status"][field].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let (subnets, groups) = (ids("subnets"), ids("securityGroups"));
+    assert!(!subnets.is_empty() && !groups.is_empty());
+    for one in lab.instances() {
+        assert!(subnets.contains(one.instance.subnet_id.as_deref().unwrap()));
+    }
+    let templates = lab.region.templates();
+    assert!(!templates.is_empty());
+    for interface in templates.iter().flat_map(|template| &template.interfaces) {
+        assert_eq!(interface.associate_public_ip, None, "the subnet decides");
+        assert_eq!(interface.security_groups.iter().cloned().collect::<BTreeSet<_>>(), groups);
+    }
 }

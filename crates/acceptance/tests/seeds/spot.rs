@@ -271,3 +271,53 @@ async fn nodes_of_others_are_used_and_never_taken_away() {
     assert_eq!(left.len(), 1);
     assert_eq!((label(&left[0], "karpenter.sh/nodepool"), &left[0]["metadata"]["name"]), ("", &json!("group-1")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn three_nodes_at_a_third_become_one_or_two() {
+    // covers: SEED3-13, SEED3-12
+    let lab = lab().await;
+    let requirements = json!([
+        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["c5.xlarge"]},
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+    ]);
+    let disruption =
+        json!({"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]});
+    let spec = json!({"spec": {"template": {"spec": {"requirements": requirements}}, "disruption": disruption}});
+    lab.patch(&format!("{POOLS}/general"), spec).await;
+    for pool in ["batch", "critical"] {
+        lab.delete(&format!("{POOLS}/{pool}")).await;
+    }
+    lab.settle(5).await;
+    let of = |name: &str, cpu: &str| {
+        let mut web = object(&["003/workloads/web.yaml"], "Deployment", "web");
+        web["metadata"]["name"] = json!(name);
+        web["spec"]["replicas"] = json!(3);
+        web["spec"]["selector"] = json!({"matchLabels": {"app": name}});
+        web["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
+        web["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        web["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
+        web
+    };
+    // Two thirds of each node are taken by others, who then leave.
+    lab.apply(vec![of("filler", "2400m"), of("web", "1200m")]).await;
+    lab.settle(240).await;
+    assert_eq!((lab.running().await, lab.list(NODES).await.len()), (6, 3));
+    lab.scale("filler", 0).await;
+    lab.settle(900).await;
+    let left = lab.list(NODES).await.len();
+    assert!((1..=2).contains(&left), "{left}");
+    assert_eq!(lab.running().await, 3, "all pods run");
+}
+
+#[test]
+fn spot_costs_less() {
+    // covers: SEED3-48
+    let pod = || asking("web", json!({"cpu": "3", "memory": "6Gi"}));
+    let spot = planned(&[pod()]);
+    let mut dear = pod();
+    dear["spec"]["nodeSelector"] = json!({"karpenter.sh/capacity-type": "on-demand"});
+    let on_demand = planned(&[dear]);
+    let price = |planned: &Planned| planned.plan.new_nodes[0].launch.price.0 as f64;
+    assert_eq!(&*spot.plan.new_nodes[0].launch.capacity_type, "spot");
+    assert!(price(&spot) < price(&on_demand) * 0.7, "{} {}", price(&spot), price(&on_demand));
+}

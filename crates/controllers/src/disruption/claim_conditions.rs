@@ -158,8 +158,12 @@ fn changed(claim: &NodeClaim, drift: &Result<Drift>, quiet: Verdict, now: Timest
     };
     differs |= match quiet {
         Verdict::Set => {
-            conditions.status(conditions::CONSOLIDATABLE) != Status::True
-                && conditions.set_true(conditions::CONSOLIDATABLE)
+            let news = conditions.status(conditions::CONSOLIDATABLE) != Status::True
+                && conditions.set_true(conditions::CONSOLIDATABLE);
+            if news {
+                tracing::debug!(claim = claim.metadata.name.as_deref(), "marking consolidatable");
+            }
+            news
         }
         Verdict::Remove | Verdict::RemoveUntil(_) => conditions.clear(conditions::CONSOLIDATABLE),
     };

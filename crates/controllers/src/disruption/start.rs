@@ -192,6 +192,11 @@ fn log(command: &Proposed, held: &[Held], method: MethodName) {
         "replacement-nodes" = serde_json::Value::Array(replacements).to_string(),
         "disrupting node(s)"
     );
+    if method.is_consolidation() {
+        for target in held {
+            tracing::info!(compat = true, node = target.node.name, reason = method.label, "consolidation delete");
+        }
+    }
 }
 
 fn text(command: &Proposed, held: &[Held], method: MethodName) -> String {

@@ -145,6 +145,7 @@ impl Reconciler for Validation {
             return Ok(Action::Done);
         };
         let now = context.clock.now();
+        validation::tell_ignored_values(&pool);
         judged(&pool, |pool| validation::judge(pool, now), context).await
     }
 }

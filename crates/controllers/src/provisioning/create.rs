@@ -65,8 +65,8 @@ fn exceeded(pool: &NodePool, usage: &Resources) -> Result<Option<String>> {
         let text: Vec<String> = faults.iter().map(ToString::to_string).collect();
         Error::other(format!("NodePool spec.limits cannot be read: {}", text.join("; ")))
     })?;
-    let over = limits.iter().find(|(name, limit)| usage.get(name) > *limit);
-    Ok(over.map(|(name, limit)| format!("{name} resource usage of {} exceeds limit of {limit}", usage.get(name))))
+    let over = limits.iter().find(|(name, limit)| usage.counted(name) > *limit);
+    Ok(over.map(|(name, limit)| format!("{name} resource usage of {} exceeds limit of {limit}", usage.counted(name))))
 }
 
 fn first_five(pool: &karpenter_core::Pool, node: &NewNode) -> String {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_pool_over_its_limit_gets_no_claim_and_one_at_its_limit_does() {
-        // covers: SCH-BATCH-20
+        // covers: SCH-BATCH-20, API-NP-38, EXT-07
         let pool = |limits: serde_json::Value| -> NodePool {
             let class = serde_json::json!({"group": "g", "kind": "K", "name": "n"});
             serde_json::from_value(serde_json::json!({
@@ -92,12 +92,15 @@ mod tests {
             }))
             .unwrap()
         };
-        let usage: Resources = [("cpu", "10".parse().unwrap()), ("nodes", "2".parse().unwrap())].into_iter().collect();
+        let usage = [("cpu", "10"), ("nodes", "2"), ("nvidia.com/gpu", "3"), ("amd.com/gpu", "2")];
+        let usage: Resources = usage.iter().map(|(name, amount)| (*name, amount.parse().unwrap())).collect();
         for (limits, over) in [
             (serde_json::json!({"cpu": "10"}), None),
             (serde_json::json!({"cpu": "9999m"}), Some("cpu")),
             (serde_json::json!({"cpu": "11", "nodes": "1"}), Some("nodes")),
             (serde_json::json!({"memory": "0"}), None),
+            (serde_json::json!({"gpu": 5, "nvidia.com/gpu": 3}), None),
+            (serde_json::json!({"gpu": 4}), Some("gpu")),
             (serde_json::Value::Null, None),
         ] {
             let found = exceeded(&pool(limits.clone()), &usage).unwrap();

@@ -3,30 +3,23 @@
 use std::time::Duration;
 
 use karpenter_core::World;
-use karpenter_core::plan::{LeftOver, Plan, PoolReason, Reason};
+use karpenter_core::plan::{LeftOver, Plan, Reason};
 
-use super::pools::Offer;
 use super::why;
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::recorder::{Event, Limit, ObjectRef};
 
 const FAILED_WINDOW: Duration = Duration::from_secs(300);
-const NO_TYPES_WINDOW: Duration = Duration::from_secs(60);
 /// So many pods are named in a line.
 const NAMED: usize = 5;
 /// Thousands of pods may be placed at once, and people read a few.
 const NOMINATED_LIMIT: Limit = Limit { per_second: 5, burst: 10 };
 
 /// Tells of everything but the new nodes, which have no name yet.
-pub(super) fn tell(context: &Context, world: &World, offers: &[Offer], plan: &Plan) {
+pub(super) fn tell(context: &Context, world: &World, plan: &Plan) {
     for left in plan.left_over.iter().chain(&plan.ignored) {
         tell_left_over(context, world, left);
-    }
-    for offer in offers_without_types(offers, plan) {
-        let message = "NodePool requirements filtered out all compatible available instance types";
-        let event = Event::warning(ObjectRef::node_pool(&offer.object), "NoCompatibleInstanceTypes", message);
-        context.recorder.publish(event.within(NO_TYPES_WINDOW));
     }
     for (node, pods) in &plan.existing {
         let node = &world.nodes[*node];
@@ -45,22 +38,24 @@ pub(super) fn tell(context: &Context, world: &World, offers: &[Offer], plan: &Pl
     }
 }
 
-/// What is about to be planned: the first few by name, the others by their number.
+/// What is about to be planned.
 pub(super) fn found(world: &World, plan: &Plan, took: Duration) {
     let placed = plan.existing.values().flatten().chain(plan.new_nodes.iter().flat_map(|node| &node.pods));
     let pods: Vec<usize> = placed.copied().chain(plan.left_over.iter().map(|left| left.pod)).collect();
     if pods.is_empty() {
         return;
     }
-    let mut names: Vec<String> = pods.iter().map(|pod| world.pods[*pod].key()).collect();
+    tracing::info!(Pods = named(world, pods, NAMED), duration = ?took, "found provisionable pod(s)");
+}
+
+/// The first few pods by name, the others by their number.
+pub(super) fn named(world: &World, pods: impl IntoIterator<Item = usize>, most: usize) -> String {
+    let mut names: Vec<String> = pods.into_iter().map(|pod| world.pods[pod].key()).collect();
     names.sort_unstable();
-    let more = names.len().saturating_sub(NAMED);
-    names.truncate(NAMED);
-    let mut text = names.join(", ");
-    if more > 0 {
-        text += &format!(" and {more} other(s)");
-    }
-    tracing::info!(Pods = text, duration = ?took, "found provisionable pod(s)");
+    let more = names.len().saturating_sub(most);
+    names.truncate(most);
+    let more = if more > 0 { format!(" and {more} other(s)") } else { String::new() };
+    names.join(", ") + &more
 }
 
 /// Remembers when each pod was decided on.
@@ -112,20 +107,4 @@ fn tell_left_over(context: &Context, world: &World, left: &LeftOver) {
             nearest_miss: left.nearest_miss.as_ref().map(|miss| miss.text.clone()),
         });
     }
-}
-
-/// Pools whose own requirements leave them nothing to launch, as some pod found out.
-fn offers_without_types<'a>(offers: &'a [Offer], plan: &Plan) -> Vec<&'a Offer> {
-    let reasons = plan.left_over.iter().filter_map(|left| match &left.reason {
-        Reason::Pools(pools) => Some(pools),
-        _ => None,
-    });
-    let found = reasons.flatten().filter(|(_, reason)| matches!(reason, PoolReason::NoTypes)).map(|(pool, _)| *pool);
-    let mut found: Vec<usize> = found.collect();
-    if plan.left_over.iter().any(|left| matches!(left.reason, Reason::NoInstanceTypes)) {
-        found.extend(0..offers.len());
-    }
-    found.sort_unstable();
-    found.dedup();
-    found.into_iter().filter_map(|pool| offers.get(pool)).collect()
 }

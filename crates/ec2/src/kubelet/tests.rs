@@ -19,7 +19,7 @@ fn on(kubelet: Value, name: &str) -> Result<Resolved, ExpressionError> {
 
 #[test]
 fn a_setting_may_be_a_formula_over_the_type() {
-    // covers: AWS-KC-11, AWS-KC-12
+    // covers: AWS-KC-11, AWS-KC-12, API-EC2-30
     // m5.xlarge: 4 vCPUs, 16 GiB, 4 interfaces with 15 addresses.
     for (source, want) in [
         ("vcpus * 10", 40),
@@ -58,7 +58,7 @@ fn pods_are_a_count_that_fits_the_api() {
 
 #[test]
 fn what_is_reserved_is_rounded_up_in_its_unit() {
-    // covers: AWS-KC-15
+    // covers: AWS-KC-15, API-EC2-31
     let reserved = |resource: &str, source: &str| {
         let found = on(json!({"systemReserved": {resource: source}}), "m5.large").unwrap();
         found.system_reserved[resource].to_string()

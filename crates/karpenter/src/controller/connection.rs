@@ -17,6 +17,8 @@ use serde_json::Value;
 use crate::settings::controller::{ClientRate, ControllerSettings};
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// What the API server's log and metrics know us by.
+const USER_AGENT: &str = concat!("karpenter/", env!("CARGO_PKG_VERSION"));
 const FIELD_MANAGER: &str = "karpenter";
 
 pub(crate) struct Connection {
@@ -45,7 +47,8 @@ impl Connection {
         Self::new(config, ClientRate { per_second: 200, burst: 300 })
     }
 
-    fn new(config: Config, rate: ClientRate) -> anyhow::Result<Self> {
+    fn new(mut config: Config, rate: ClientRate) -> anyhow::Result<Self> {
+        config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
         let requests = Requests::new(rate.per_second, rate.burst);
         let builder = ClientBuilder::try_from(config.clone()).context("cannot connect")?;
         let client = builder.with_layer(&Counted(requests.clone())).build();

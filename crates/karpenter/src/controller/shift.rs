@@ -33,7 +33,7 @@ pub(super) async fn work(
     readiness: &Readiness,
     end: &mut End,
 ) -> anyhow::Result<ExitCode> {
-    let Started { connection, clock, autoscaler, _webhook: webhook, _joined: joined } = started;
+    let Started { connection, clock, autoscaler, _webhook: webhook, market } = started;
     let context = Arc::clone(&autoscaler.context);
     let (lead, leads) = watch::channel(false);
     let (finish, finishes) = watch::channel(false);
@@ -64,38 +64,42 @@ pub(super) async fn work(
             let namespace = election.namespace.clone().unwrap_or_else(|| connection.namespace());
             // A client of its own: nothing we do can keep a renewal waiting.
             let client = connection.another_client().await?;
-            Some(Election::new(client, clock, &namespace, &election.lease, &identity()))
+            Some(Election::new(client, clock.clone(), &namespace, &election.lease, &identity()))
         }
         None => None,
     };
     let status = Leading::register(&context, election.as_ref().map_or("", Election::name));
+    let mut joined = None;
     let ended = {
         let leading = async {
-            match &mut election {
-                Some(election) => {
-                    election.acquire().await;
-                    status.set(true);
-                    lead.send_replace(true);
-                    election.hold().await;
-                    status.set(false);
-                }
-                None => {
-                    status.set(true);
-                    lead.send_replace(true);
-                    std::future::pending::<()>().await;
-                }
+            if let Some(election) = &mut election {
+                election.acquire().await;
             }
+            if let Some(market) = &market {
+                joined = Some(market.join(&clock).await?);
+            }
+            status.set(true);
+            lead.send_replace(true);
+            match &mut election {
+                Some(election) => election.hold().await,
+                None => std::future::pending::<()>().await,
+            }
+            status.set(false);
+            anyhow::Ok(())
         };
         tokio::pin!(leading, working);
         tokio::select! {
-            () = &mut leading => bail!("leader election lost"),
+            ended = &mut leading => {
+                ended?;
+                bail!("leader election lost")
+            }
             () = &mut working => bail!("the controllers ended"),
             () = end.asked_for() => {}
         }
         tracing::info!("asked to end, finishing what is under way");
         finish.send_replace(true);
         tokio::select! {
-            () = &mut leading => bail!("leader election lost"),
+            _ = &mut leading => bail!("leader election lost"),
             done = tokio::time::timeout(FINISHING, &mut working) => done.is_ok(),
         }
     };

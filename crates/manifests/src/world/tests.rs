@@ -515,3 +515,55 @@ fn an_empty_taint_value_is_no_value() {
     let world = world(&text);
     assert_eq!((world.pools[0].taints[0].key.as_str(), world.pools[0].taints[0].value.as_str()), ("vip", ""));
 }
+
+#[test]
+fn manifests_of_v1beta1_are_read_as_v1_and_said_so() {
+    const OLD: &str = "
+apiVersion: karpenter.k8s.aws/v1beta1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: node
+  amiFamily: Bottlerocket
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+---
+apiVersion: karpenter.sh/v1beta1
+kind: NodePool
+metadata: {name: default}
+spec:
+  disruption: {consolidationPolicy: WhenUnderutilized, expireAfter: 100h}
+  template:
+    spec:
+      nodeClassRef: {name: default}
+      kubelet: {maxPods: 42}
+      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot]}]
+";
+    let mut asked = Vec::new();
+    let options = |asked: &mut Vec<Value>| {
+        let mut types = |class: &Value| {
+            asked.push(class.clone());
+            Ok(Arc::from([]))
+        };
+        load(
+            vec![source("w.yaml", OLD)],
+            Options {
+                now: "2026-01-02T00:00:00Z".parse().unwrap(),
+                settings: Settings::default(),
+                vocabulary: Arc::new(Vocabulary::kubernetes()),
+                instance_types: &mut types,
+            },
+        )
+    };
+    let loaded = options(&mut asked).unwrap();
+    let pool = &loaded.node_pools[0];
+    assert_eq!(pool.spec.template.spec.node_class_ref.group, "karpenter.k8s.aws");
+    assert_eq!(serde_json::to_value(&pool.spec.template.spec.expire_after).unwrap(), "100h");
+    assert_eq!(asked[0]["spec"]["kubelet"], serde_json::json!({"maxPods": 42}), "of the pool, not of the class");
+    assert_eq!(asked[0]["spec"]["amiSelectorTerms"][0]["alias"], "bottlerocket@latest");
+    let told = |kind: &str| loaded.notes.iter().any(|note| note.contains(&format!("{kind} default is v1beta1")));
+    assert!(told("NodePool") && told("EC2NodeClass"), "{:?}", loaded.notes);
+    let wrong = OLD.replace("WhenUnderutilized", "Whenever");
+    let seen = faults(&wrong);
+    assert!(seen[0].starts_with("w.yaml: document 2: NodePool: spec.disruption.consolidationPolicy"), "{seen:?}");
+}

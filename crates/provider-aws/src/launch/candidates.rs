@@ -67,7 +67,32 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Passes the types through the filters, in upstream's order.
+type Filter = fn(Vec<InstanceType>, &Ask<'_>, &ListPrices) -> Vec<InstanceType>;
+
+/// In upstream's order, under upstream's names.
+const FILTERS: [(&str, Filter); 5] = [
+    ("capacity-reservation-type-filter", one_kind_of_reservation),
+    ("capacity-block-filter", one_capacity_block),
+    ("reserved-offering-filter", one_reservation_per_zone),
+    ("exotic-instance-filter", not_exotic),
+    ("spot-offering-filter", not_costly_spot),
+];
+
+/// The log's word on what a filter took away.
+fn tell_rejected(filter: &str, mut before: Vec<Arc<str>>, left: &[InstanceType]) {
+    before.retain(|name| !left.iter().any(|kind| kind.name == *name));
+    if before.is_empty() {
+        return;
+    }
+    let more = before.len().saturating_sub(5);
+    let mut names = before.iter().take(5).map(|name| &**name).collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        names += &format!(" and {more} other(s)");
+    }
+    tracing::debug!(filter, instance_types = names, "filtered out instance types from launch");
+}
+
+/// Passes the types through the filters.
 pub fn candidates(
     types: &[Arc<InstanceType>],
     ask: &Ask<'_>,
@@ -78,12 +103,15 @@ pub fn candidates(
     };
     let mut left: Vec<InstanceType> =
         types.iter().filter(|kind| is_available(kind, ask)).map(|kind| InstanceType::clone(kind)).collect();
+    tell_rejected("compatible-available-filter", types.iter().map(|kind| &kind.name).cloned().collect(), &left);
     let prices = list_prices(types);
-    for filter in [one_kind_of_reservation, one_capacity_block, one_reservation_per_zone, not_exotic, not_costly_spot] {
+    for (name, filter) in FILTERS {
         if left.is_empty() {
             return Err(none_left());
         }
+        let before: Vec<Arc<str>> = left.iter().map(|kind| kind.name.clone()).collect();
         left = filter(left, ask, &prices);
+        tell_rejected(name, before, &left);
     }
     if left.is_empty() {
         return Err(none_left());

@@ -240,6 +240,7 @@ fn judged(error: AwsError, reason: &'static str, action: &str) -> Result<Outcome
         return Ok(Outcome::AskAgain);
     }
     if error.is_unauthorized() {
+        tracing::error!(%error, "unauthorized to call ec2:{action}");
         return Ok(failed(reason, &format!("Controller isn't authorized to call ec2:{action}"), &error));
     }
     Err(format!("validating ec2:{action} authorization, {error}").into())

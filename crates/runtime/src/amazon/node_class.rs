@@ -12,6 +12,8 @@ use karpenter_provider_aws::NodeClassController;
 use karpenter_provider_aws::node_class::Next;
 use kube::{Api, Client};
 
+use super::discovered;
+
 /// Whole node classes. The index keeps what all clouds have in common; the provider needs the rest, and there are few of
 /// them, so each is read again when the index has seen a newer one.
 pub(crate) struct Classes {
@@ -35,7 +37,8 @@ impl Classes {
         }
         let read = Api::<EC2NodeClass>::all(self.client.clone()).get_opt(name).await?.map(Arc::new);
         if let Some(read) = &read {
-            self.lock().insert(name.to_owned(), read.clone());
+            let before = self.lock().insert(name.to_owned(), read.clone());
+            discovered::tell(name, before.and_then(|class| class.status.clone()).as_ref(), read.status.as_ref());
         }
         Ok(read)
     }

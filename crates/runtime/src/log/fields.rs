@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use karpenter_controllers::Doing;
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
 
@@ -18,6 +19,11 @@ impl Fields {
         match name {
             "message" => self.message = value.as_str().map_or_else(|| value.to_string(), str::to_owned),
             "compat" => self.compat = value == Value::Bool(true),
+            // Lists of objects travel as text.
+            "disrupted-nodes" | "replacement-nodes" => {
+                let list = value.as_str().and_then(|text| serde_json::from_str(text).ok());
+                self.others.push((name.to_owned(), list.unwrap_or(value)));
+            }
             _ => self.others.push((name.to_owned(), value)),
         }
     }
@@ -34,6 +40,42 @@ impl Fields {
     }
 }
 
+impl Fields {
+    /// Whose work the line is from, and on which object.
+    pub(super) fn from_work(mut self, doing: Option<Doing>) -> Self {
+        let Some(Doing { controller, key, round }) = doing else { return self };
+        let mut put = |name: &str, value: Value| {
+            if !self.others.iter().any(|(given, _)| given == name) {
+                self.others.push((name.to_owned(), value));
+            }
+        };
+        put("controller", json!(controller));
+        if let (Some(key), Some((group, kind))) = (key, reconciled(controller)) {
+            put("controllerGroup", json!(group));
+            put("controllerKind", json!(kind));
+            put(kind, if key.namespace.is_empty() { json!({"name": *key.name}) } else { json!({"name": *key.name, "namespace": *key.namespace}) });
+            put("namespace", json!(*key.namespace));
+            put("name", json!(*key.name));
+        }
+        put("reconcileID", json!(format!("{round:016x}")));
+        self
+    }
+}
+
+/// Group and kind of the objects that a controller reconciles, as its name says.
+fn reconciled(controller: &str) -> Option<(&'static str, &'static str)> {
+    match controller.split('.').next().unwrap_or_default() {
+        "nodeclaim" => Some(("karpenter.sh", "NodeClaim")),
+        "nodepool" => Some(("karpenter.sh", "NodePool")),
+        "nodeclass" => Some(("karpenter.k8s.aws", "EC2NodeClass")),
+        "node" => Some(("", "Node")),
+        "provisioner" if controller.ends_with(".pod") => Some(("", "Pod")),
+        "provisioner" if controller.ends_with(".node") => Some(("", "Node")),
+        "capacitybuffer" => Some(("autoscaling.x-k8s.io", "CapacityBuffer")),
+        _ => None,
+    }
+}
+
 /// Objects become `"Kind":{"name":…}`, words are joined by dashes.
 fn renamed(name: &str, value: Value) -> (String, Value) {
     let kind = match name {
@@ -46,6 +88,9 @@ fn renamed(name: &str, value: Value) -> (String, Value) {
             let (namespace, name) = text.split_once('/').unwrap_or(("", text));
             return ("Pod".to_owned(), json!({"name": name, "namespace": namespace}));
         }
+        // Written by upstream in its language's own manner.
+        "message_kind" => return ("messageKind".to_owned(), value),
+        "instance" => return ("instanceID".to_owned(), value),
         _ => return (name.replace('_', "-"), value),
     };
     (kind.to_owned(), json!({"name": value}))

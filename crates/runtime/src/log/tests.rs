@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex};
 
+use karpenter_controllers::Doing;
 use serde_json::Value;
 
 use super::*;
@@ -47,6 +48,37 @@ fn a_line_is_one_json_object_in_upstreams_words() {
     assert!(lines[0].get("commit").is_some() && lines[0].get("caller").is_none());
     assert_eq!((&lines[1]["level"], &lines[1]["error"]), (&"ERROR".into(), &"no room".into()));
     assert_eq!(lines[1]["Pod"], serde_json::json!({"name": "p", "namespace": "ns"}));
+}
+
+#[tokio::test]
+async fn a_line_says_whose_work_it_is_from() {
+    // covers: API-LG-02, API-LG-03
+    let paper = Paper::default();
+    let clock = Clock::new(|| "2026-01-02T03:04:05.678Z".parse().unwrap());
+    let log = Log::new(Threshold::Info, Format::Json, clock, vec![Box::new(paper.clone())]);
+    let _heard = tracing::subscriber::set_default(log);
+    karpenter_controllers::as_controller("interruption", async {
+        tracing::info!(target: "karpenter_x", "one");
+        tracing::error!(target: "karpenter_x", controller = "given", "two");
+    })
+    .await;
+    karpenter_controllers::as_controller("interruption", async { tracing::info!(target: "karpenter_x", "three") }).await;
+    tracing::info!(target: "karpenter_x", "four");
+    let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&Value> = lines.iter().map(|line| &line["controller"]).collect();
+    assert_eq!(names, [&"interruption".into(), &"given".into(), &"interruption".into(), &Value::Null]);
+    assert_eq!(lines[0]["reconcileID"], lines[1]["reconcileID"]);
+    assert_ne!(lines[0]["reconcileID"], lines[2]["reconcileID"]);
+    let key = karpenter_index::Key::cluster("c-1");
+    let doing = |controller| Doing { controller, key: Some(key.clone()), round: 7 };
+    let fields = fields::Fields::default().from_work(Some(doing("nodeclaim.lifecycle")));
+    let found: serde_json::Map<String, Value> = fields.others.into_iter().collect();
+    assert_eq!(
+        Value::Object(found),
+        serde_json::json!({"controller": "nodeclaim.lifecycle", "controllerGroup": "karpenter.sh", "controllerKind": "NodeClaim",
+            "NodeClaim": {"name": "c-1"}, "namespace": "", "name": "c-1", "reconcileID": "0000000000000007"})
+    );
 }
 
 #[test]

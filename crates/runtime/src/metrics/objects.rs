@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
+use karpenter_api::Quantity;
 use karpenter_api::labels::WELL_KNOWN;
 use karpenter_controllers::Context;
 use karpenter_core::Resources;
 use karpenter_core::pod::Phase;
+use karpenter_core::resources::GPU;
 use karpenter_index::{TrackedPod, reduce};
 
 use super::text::{Gauge, amount, snake};
@@ -113,9 +115,17 @@ pub(super) fn pools(context: &Context, legacy: bool, page: &mut String) {
             continue;
         }
         let name = pool.metadata.name.as_deref().unwrap_or_default();
-        let used = pool.status.as_ref().and_then(|status| status.resources.as_ref());
-        for (gauge, given) in [(&mut limit, pool.spec.limits.as_ref()), (&mut usage, used)] {
-            let Some(resources) = given.and_then(|given| reduce::resource_list(given).ok()) else { continue };
+        let read = |given: Option<&BTreeMap<String, Quantity>>| reduce::resource_list(given?).ok();
+        let limits = read(pool.spec.limits.as_ref());
+        let mut used = read(pool.status.as_ref().and_then(|status| status.resources.as_ref()));
+        // What no resource is called is there beside its limit only.
+        if let (Some(limits), Some(used)) = (&limits, &mut used)
+            && limits.0.contains_key(GPU)
+        {
+            used.set(GPU, used.counted(GPU));
+        }
+        for (gauge, resources) in [(&mut limit, limits), (&mut usage, used)] {
+            let Some(resources) = resources else { continue };
             for (resource, quantity) in resources.iter() {
                 let resource_type = snake(resource);
                 gauge.set([("resource_type", resource_type.as_str()), ("nodepool", name)], amount(resource, quantity));

@@ -237,7 +237,7 @@ impl Screen<'_, '_> {
             let types = self.types(index, &unlimited, &asked, None);
             let capacity = |kind: usize| match name {
                 NODES => Quantity::from_units(1),
-                _ => pool.instance_types[kind].capacity.get(name),
+                _ => pool.instance_types[kind].capacity.counted(name),
             };
             let Some(least) = types.iter().map(capacity).min() else { continue };
             let used = self.used(index, name);

@@ -100,7 +100,7 @@ impl Screen<'_, '_> {
         let types = &self.problem.catalogs[catalog].types;
         let fits = |kind: &usize| {
             pool.limits.iter().filter(|(name, _)| *name != karpenter_core::resources::NODES).all(|(name, limit)| {
-                types[*kind].capacity.get(name).nanos() <= limit.nanos() - self.used(index, name).nanos()
+                types[*kind].capacity.counted(name).nanos() <= limit.nanos() - self.used(index, name).nanos()
             })
         };
         let nodes = pool.limits.0.get(karpenter_core::resources::NODES);

@@ -4,8 +4,8 @@ use karpenter_core::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
 use karpenter_core::settings::MinValuesPolicy;
 use karpenter_core::{MicroUsd, Requirement};
 use karpenter_testkit::express::{exists, is_in, with_min_values};
-use karpenter_testkit::fake::{RESERVATION_ID, ZONES};
-use karpenter_testkit::{PoolBuilder, node, pod, world};
+use karpenter_testkit::fake::{RESERVATION_ID, ZONES, instance_type};
+use karpenter_testkit::{PoolBuilder, node, pod, pool, world};
 
 use super::draft::Draft;
 use super::{catalogue, draft, reserved_catalogue};
@@ -69,6 +69,24 @@ fn limits_hold_even_if_the_largest_type_is_launched() {
         limit: 2 * NANO,
     });
     limited("cpu", "1", 0).sound();
+}
+
+#[test]
+fn a_limit_on_gpus_counts_devices_of_every_vendor() {
+    let with = |limit: &str| {
+        let green = instance_type("green").room("nvidia.com/gpu", "2").build();
+        let red = instance_type("red").room("amd.com/gpu", "3").build();
+        let old = node("old").room("nvidia.com/gpu", "1").of_pool("default");
+        let here = world().pool(pool("default").types(vec![green, red]).limit("gpu", limit)).node(old);
+        draft(here.replicas(2, pod("p"))).fresh(&["p-0"]).fresh(&["p-1"])
+    };
+    with("7").sound();
+    with("6").breaks(Violation::Limit {
+        pool: "default".to_owned(),
+        resource: "gpu".to_owned(),
+        used: 7 * NANO,
+        limit: 6 * NANO,
+    });
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! Two replicas, one of which works: whichever moment it ends at, the other goes on where it was.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use karpenter_controllers::{Settings, Shift};
+use karpenter_runtime::lease::{DURATION, Election, RETRY};
+use karpenter_runtime::{Amazon, Autoscaler};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::files::{object, objects};
+use super::lab::{CLAIMS, DEPLOYMENTS, Lab, NODES, Place};
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/karpenter/leases/karpenter-leader-election";
+/// Between two looks at who leads.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A process, as far as this matters: it watches, works once it leads, and is gone in the middle of whatever it does.
+struct Replica {
+    name: String,
+    process: JoinHandle<()>,
+}
+
+impl Replica {
+    fn start(lab: &Lab, number: usize) -> Self {
+        let name = format!("karpenter-{number}");
+        let (client, clock, region, facts) = (lab.client.clone(), lab.clock.clone(), lab.region.clone(), lab.facts.clone());
+        let identity = name.clone();
+        let process = tokio::spawn(async move {
+            let amazon = Amazon::start(client.clone(), &clock, region.aws(), facts).await.unwrap();
+            let autoscaler = Autoscaler::new(client.clone(), clock.clone(), &amazon, Settings::default());
+            let (lead, mut leads) = watch::channel(false);
+            let mut election = Election::new(client, clock, "karpenter", "karpenter-leader-election", &identity);
+            let start = async move {
+                if leads.wait_for(|yes| *yes).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let working = autoscaler.work(Shift { start: start.boxed(), end: std::future::pending().boxed() });
+            let leading = async {
+                election.acquire().await;
+                lead.send_replace(true);
+                election.hold().await;
+            };
+            tokio::select! {
+                () = working => {}
+                () = leading => {}
+            }
+        });
+        Self { name, process }
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.process.abort();
+    }
+}
+
+async fn leader(lab: &Lab) -> Option<String> {
+    let lease = lab.send("GET", LEASE, None).await.ok()?;
+    lease["spec"]["holderIdentity"].as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// Waits until somebody of these leads; how long it took.
+async fn await_leader(lab: &Lab, among: &[Replica]) -> (String, Duration) {
+    let began = Instant::now();
+    loop {
+        let led = leader(lab).await.filter(|name| among.iter().any(|replica| replica.name == *name));
+        match led {
+            Some(name) => return (name, began.elapsed()),
+            None => tokio::time::sleep(TICK).await,
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody leads");
+    }
+}
+
+/// Numbers that look drawn, the same ones every time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+fn names(objects: &[Value]) -> BTreeSet<String> {
+    objects.iter().map(|object| object["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_leaders_end_at_any_moment_and_nothing_is_bought_twice_or_lost() {
+    // covers: API-HM-53, API-HM-54
+    const ROUNDS: usize = 100;
+    let lab = Lab::new(Place { cluster: "eks-cluster-dev", idle: true, ..Place::default() }).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter"}});
+    lab.send("POST", "/api/v1/namespaces", Some(namespace)).await.unwrap();
+    lab.apply(objects(&["003/manifests"])).await;
+    let mut web = object(&["003/workloads/web.yaml"], "Deployment", "web");
+    web["spec"]["replicas"] = json!(0);
+    web["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "900m"}});
+    web["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    lab.apply(vec![web]).await;
+    let mut dice = Dice(7);
+    let mut next = 2;
+    let mut replicas = vec![Replica::start(&lab, 0), Replica::start(&lab, 1)];
+    let (mut led, _) = await_leader(&lab, &replicas).await;
+    lab.settle(10).await;
+    let (mut claims, mut slowest) = (BTreeSet::new(), Duration::ZERO);
+    for round in 0..ROUNDS {
+        // Work begins, and the leader ends at some moment of it: while pods are batched, planned, claims created,
+        // machines bought, nodes joining, or nodes going.
+        let pods = dice.below(12) as usize;
+        lab.scale("web", pods).await;
+        let moment = Duration::from_millis(match round % 3 {
+            0 => 900 + dice.below(2_500),
+            1 => dice.below(20_000),
+            _ => dice.below(90_000),
+        });
+        tokio::time::sleep(moment).await;
+        claims.extend(names(&lab.list(CLAIMS).await));
+        replicas.retain(|replica| replica.name != led);
+        assert_eq!(replicas.len(), 1, "round {round}");
+        let (name, took) = await_leader(&lab, &replicas).await;
+        assert!(took <= DURATION + RETRY + TICK, "round {round}: {took:?} until {name} led");
+        (led, slowest) = (name, slowest.max(took));
+        replicas.push(Replica::start(&lab, next));
+        next += 1;
+        for _ in 0..40 {
+            claims.extend(names(&lab.list(CLAIMS).await));
+            if lab.running().await == pods && lab.list(CLAIMS).await.len() == lab.instances().len() {
+                break;
+            }
+            lab.settle(5).await;
+        }
+        assert_eq!(lab.running().await, pods, "round {round}: every pod runs");
+        assert_eq!(lab.list(CLAIMS).await.len(), lab.instances().len(), "round {round}: each claim has its machine");
+    }
+    assert!(lab.region.launched() > 30, "there was something to lose: {}", lab.region.launched());
+    lab.scale("web", 0).await;
+    lab.settle(900).await;
+    claims.extend(names(&lab.list(CLAIMS).await));
+    assert!(lab.list(NODES).await.is_empty() && lab.list(CLAIMS).await.is_empty() && lab.instances().is_empty());
+    assert_eq!(lab.region.launched(), claims.len() as u64, "one machine for each claim there ever was");
+    assert_eq!(lab.get(&format!("{DEPLOYMENTS}/web")).await["spec"]["replicas"], 0);
+    assert!(slowest >= DURATION / 2, "nobody let go of the lease: {slowest:?}");
+}
