@@ -48,7 +48,16 @@ impl Default for Metrics {
         let simulations = Simulations::register(&mut registry);
         let mut plain = Registry::default();
         let (work, status) = (Work::register(&mut plain), Status::register(&mut plain));
-        Self { registry: Mutex::new(registry), plain: Mutex::new(plain), choices, life, pods, simulations, status, work }
+        Self {
+            registry: Mutex::new(registry),
+            plain: Mutex::new(plain),
+            choices,
+            life,
+            pods,
+            simulations,
+            status,
+            work,
+        }
     }
 }
 

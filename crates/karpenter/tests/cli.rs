@@ -299,3 +299,27 @@ fn crds_and_completions_are_printed() {
         assert!(text(&karpenter(&["completions", shell], "").stdout).contains("karpenter"), "{shell}");
     }
 }
+
+#[test]
+fn the_examples_cluster_definition_is_translated_as_it_stands_beside_it() {
+    // covers: API-TR-12
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/seeds/002");
+    let definition = folder.join("cluster-definition.yaml").display().to_string();
+    let output = karpenter(&["import", "cluster-definition", "-f", &definition, "--cluster-name", "production"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), std::fs::read_to_string(folder.join("translated.yaml")).unwrap());
+}
+
+#[test]
+fn a_plan_of_v1beta1_manifests_says_that_they_are_old() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/seeds/004/manifests").display().to_string();
+    let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}"#;
+    let output = karpenter(&["plan", "-f", &folder, "-", "--region", "us-east-1", "-o", "json"], pod);
+    let found = json(&output);
+    assert_eq!(found["newNodes"][0]["pods"][0], "default/p", "{found}");
+    assert!(["t3.medium", "t3a.medium"].contains(&found["newNodes"][0]["instanceType"].as_str().unwrap()));
+    assert_eq!(found["newNodes"][0]["allocatable"]["pods"], "110", "the pool's own kubelet settings count");
+    let notes = text(&output.stderr);
+    assert!(notes.contains("NodePool default is v1beta1 and read as v1"), "{notes}");
+}

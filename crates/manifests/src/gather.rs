@@ -160,7 +160,9 @@ impl Sink for GatherSink<'_> {
                 let name = object.get("metadata").and_then(|all| all.get("name")).and_then(Value::as_str);
                 let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
                 let name = name.unwrap_or_default();
-                self.gathered.notes.push(format!("{place}: {kind} {name} is v1beta1 and read as v1; `karpenter convert` writes it so"));
+                self.gathered.notes.push(format!(
+                    "{place}: {kind} {name} is v1beta1 and read as v1; `karpenter convert` writes it so"
+                ));
                 object = converted;
             }
             Some(Err(faults)) => {

@@ -95,10 +95,8 @@ pub struct WithoutTypes {
 pub fn solve_observed(world: &World) -> Observed {
     let mut problem = Problem::compile(world);
     let zones = zones::count(&mut problem);
-    let without_types = |(pool, why): &(usize, Dropped)| WithoutTypes {
-        pool: *pool,
-        min_values: matches!(why, Dropped::MinValues(_)),
-    };
+    let without_types =
+        |(pool, why): &(usize, Dropped)| WithoutTypes { pool: *pool, min_values: matches!(why, Dropped::MinValues(_)) };
     let without_types = problem.dropped.iter().map(without_types).collect();
     let solution = best::solve(&mut problem);
     let relaxed = solution.relaxed().map(|(pod, times)| (problem.pods[pod].index, times)).collect();

@@ -128,7 +128,8 @@ mod tests {
     fn pods_are_counted_where_they_are_bound_to() {
         let either = pod("either").require(vec![is_in(ZONE, &["test-zone-1", "test-zone-2"])]);
         let torn = pod("torn").zone("test-zone-1").claim("disk");
-        let pods = vec![pod("a").zone("test-zone-1"), pod("b").zone("test-zone-1"), either, torn, pod("c").claim("disk")];
+        let pods =
+            vec![pod("a").zone("test-zone-1"), pod("b").zone("test-zone-1"), either, torn, pod("c").claim("disk")];
         let counted = [("flexible", 2), ("none", 1), ("test-zone-1", 2), ("test-zone-2", 1)];
         let counted = counted.map(|(zone, count)| (zone.to_owned(), count));
         assert_eq!(zones(pods.into_iter().chain([pod("free")]).collect()), counted);

@@ -340,13 +340,16 @@ fn the_seeds_installation_names_the_template_and_the_stack() {
 fn what_surrounds_us_is_left_to_its_owners() {
     // covers: SEED1-31, SEED3-33
     let stack = template();
-    let kinds = stack["Resources"].as_object().unwrap().values().map(|resource| resource["Type"].as_str().unwrap().to_owned());
+    let kinds =
+        stack["Resources"].as_object().unwrap().values().map(|resource| resource["Type"].as_str().unwrap().to_owned());
     let kinds: BTreeSet<String> = kinds.collect();
     assert!(!kinds.iter().any(|kind| kind.starts_with("AWS::EKS::") || kind.starts_with("AWS::Logs::")), "{kinds:?}");
     let module = ["controller.tf", "nodes.tf", "interruptions.tf", "chart.tf"]
         .map(|file| read(&format!("deploy/terraform/{file}")))
         .join("\n");
-    for resource in ["resource \"aws_eks_cluster\"", "resource \"aws_cloudwatch_log_group\"", "enabled_cluster_log_types"] {
+    for resource in
+        ["resource \"aws_eks_cluster\"", "resource \"aws_cloudwatch_log_group\"", "enabled_cluster_log_types"]
+    {
         assert!(!module.contains(resource), "{resource}: the cluster's own logging is not ours to set");
     }
     // Whoever may ask the queue for its attributes is not kept from it, as long as the wire is encrypted.

@@ -19,7 +19,8 @@ const CLUSTER_TAG: &str = "eks:eks-cluster-name";
 
 /// Instances that run, by the cluster they say they belong to.
 fn of_cluster(lab: &Lab, cluster: &str) -> BTreeSet<String> {
-    let ours = |one: &karpenter_aws_sim::SimInstance| one.instance.tags.get(CLUSTER_TAG).is_some_and(|name| name == cluster);
+    let ours =
+        |one: &karpenter_aws_sim::SimInstance| one.instance.tags.get(CLUSTER_TAG).is_some_and(|name| name == cluster);
     lab.instances().into_iter().filter(ours).map(|one| one.instance.id).collect()
 }
 
@@ -44,7 +45,10 @@ async fn two_clusters_in_one_account_leave_each_other_alone() {
     assert_eq!(of_dev.len() + of_staging.len(), dev.instances().len(), "every instance says whose it is");
     let profile = async |lab: &Lab| lab.get(&format!("{CLASSES}/default")).await["status"]["instanceProfile"].clone();
     let (one, other) = (profile(&dev).await, profile(&staging).await);
-    assert!(one.as_str().unwrap().starts_with("dev_") && other.as_str().unwrap().starts_with("staging_"), "{one} {other}");
+    assert!(
+        one.as_str().unwrap().starts_with("dev_") && other.as_str().unwrap().starts_with("staging_"),
+        "{one} {other}"
+    );
     // One team clears up behind itself; the sweeps of both go on meanwhile.
     dev.scale("api", 0).await;
     dev.settle(300).await;
@@ -123,7 +127,8 @@ async fn a_role_that_is_not_enough_is_told_at_the_start_by_the_call_that_was_den
     let denied = Target::Call { operation: "DescribeInstanceTypes", server_fault: false };
     region.script(Script::new(denied, "UnauthorizedOperation", u32::MAX));
     let heard = Heard::everything();
-    let failed = Amazon::start(client.clone(), &clock, region.aws(), facts.clone()).await.err().expect("it cannot start");
+    let failed =
+        Amazon::start(client.clone(), &clock, region.aws(), facts.clone()).await.err().expect("it cannot start");
     let told = karpenter_provider::chain(&failed);
     assert!(told.contains("ec2 api connectivity check failed") && told.contains("DescribeInstanceTypes"), "{told}");
     assert!(told.contains("UnauthorizedOperation"), "{told}");
@@ -268,7 +273,12 @@ async fn a_role_of_another_name_is_named_and_a_repair_is_noticed() {
     lab.settle(120).await;
     let class = lab.get(&format!("{CLASSES}/default")).await;
     let told = condition(&class, "InstanceProfileReady");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("NodeRoleNotFound")), "{}", class["status"]);
+    assert_eq!(
+        (&told["status"], &told["reason"]),
+        (&json!("False"), &json!("NodeRoleNotFound")),
+        "{}",
+        class["status"]
+    );
     assert!(told["message"].as_str().unwrap().contains("karpenter-node-sandbox"), "{told}");
     let kinds = [
         ("subnets", "SubnetsReady", "SubnetsNotFound", "subnetSelectorTerms"),
@@ -278,7 +288,12 @@ async fn a_role_of_another_name_is_named_and_a_repair_is_noticed() {
     for (name, kind, reason, _) in kinds {
         let class = lab.get(&format!("{CLASSES}/{name}")).await;
         let told = condition(&class, kind);
-        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!(reason)), "{name}: {}", class["status"]);
+        assert_eq!(
+            (&told["status"], &told["reason"]),
+            (&json!("False"), &json!(reason)),
+            "{name}: {}",
+            class["status"]
+        );
     }
     // The causes are repaired, and nothing is restarted.
     lab.region.clear_scripts();
@@ -310,7 +325,9 @@ async fn images_by_parameter_or_by_id_change_when_the_manifest_does() {
     let class = lab.get(&format!("{CLASSES}/by-parameter")).await;
     assert!(is_true(&class, "Ready"), "{}", class["status"]);
     assert!(class["status"]["amis"][0]["id"].as_str().unwrap().starts_with("ami-"));
-    lab.apply(vec![asking("web", json!({"cpu": "3"}))]).await;
+    let mut web = object(&["003/workloads/web.yaml"], "Deployment", "web");
+    web["spec"]["replicas"] = json!(1);
+    lab.apply(vec![web]).await;
     lab.settle(3600).await;
     let images = |lab: &Lab| lab.instances().into_iter().map(|one| one.instance.image_id).collect::<Vec<_>>();
     assert_eq!(images(&lab), [IMAGES[0]], "an hour later it is what was pinned");

@@ -6,6 +6,7 @@
 mod account;
 mod files;
 mod heard;
+mod kinds;
 mod lab;
 mod older;
 mod pinned;

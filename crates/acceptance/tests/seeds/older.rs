@@ -174,7 +174,8 @@ async fn the_modules_variables_decide_what_is_bought() {
     for object in all.iter_mut().filter(|object| object["kind"] == "NodePool") {
         let requirements = object["spec"]["template"]["spec"]["requirements"].as_array_mut().unwrap();
         requirements.retain(|entry| entry["key"] != "node.kubernetes.io/instance-type");
-        requirements.push(json!({"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["m", "r"]}));
+        requirements
+            .push(json!({"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["m", "r"]}));
         requirements.push(json!({"key": "karpenter.k8s.aws/instance-size", "operator": "NotIn", "values": ["large"]}));
         requirements.push(json!({"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["9"]}));
     }

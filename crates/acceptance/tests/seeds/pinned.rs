@@ -363,7 +363,8 @@ async fn a_limit_on_gpus_holds_while_pods_keep_coming_and_is_measured() {
     lab.scale("inference", 6).await;
     lab.settle(240).await;
     let gpus = |nodes: &[Value]| -> u64 {
-        let of = |node: &Value| node["status"]["capacity"]["nvidia.com/gpu"].as_str().unwrap_or("0").parse::<u64>().unwrap();
+        let of =
+            |node: &Value| node["status"]["capacity"]["nvidia.com/gpu"].as_str().unwrap_or("0").parse::<u64>().unwrap();
         nodes.iter().map(of).sum()
     };
     assert_eq!(gpus(&lab.list(NODES).await), 3);

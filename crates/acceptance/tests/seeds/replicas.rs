@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::files::{object, objects};
-use super::lab::{CLAIMS, DEPLOYMENTS, Lab, NODES, Place};
+use super::lab::{CLAIMS, CLASSES, DEPLOYMENTS, Lab, NODES, Place, is_true};
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/karpenter/leases/karpenter-leader-election";
 /// Between two looks at who leads.
@@ -28,7 +28,8 @@ struct Replica {
 impl Replica {
     fn start(lab: &Lab, number: usize) -> Self {
         let name = format!("karpenter-{number}");
-        let (client, clock, region, facts) = (lab.client.clone(), lab.clock.clone(), lab.region.clone(), lab.facts.clone());
+        let (client, clock, region, facts) =
+            (lab.client.clone(), lab.clock.clone(), lab.region.clone(), lab.facts.clone());
         let identity = name.clone();
         let process = tokio::spawn(async move {
             let amazon = Amazon::start(client.clone(), &clock, region.aws(), facts).await.unwrap();
@@ -149,4 +150,48 @@ async fn a_hundred_leaders_end_at_any_moment_and_nothing_is_bought_twice_or_lost
     assert_eq!(lab.region.launched(), claims.len() as u64, "one machine for each claim there ever was");
     assert_eq!(lab.get(&format!("{DEPLOYMENTS}/web")).await["spec"]["replicas"], 0);
     assert!(slowest >= DURATION / 2, "nobody let go of the lease: {slowest:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_upstream_wrote_is_taken_over_and_no_node_is_replaced() {
+    // covers: API-EC2-62, API-NP-48
+    let lab = Lab::new(Place { cluster: "eks-cluster-dev", idle: true, ..Place::default() }).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter"}});
+    lab.send("POST", "/api/v1/namespaces", Some(namespace)).await.unwrap();
+    lab.apply(objects(&["003/manifests"])).await;
+    let before = Replica::start(&lab, 0);
+    let mut web = object(&["003/workloads/web.yaml"], "Deployment", "web");
+    web["spec"]["replicas"] = json!(5);
+    web["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1500m"}});
+    lab.apply(vec![web]).await;
+    lab.settle(300).await;
+    assert_eq!(lab.running().await, 5);
+    drop(before);
+    // Release 1.14.1 has the hash of node classes in an older version, and writes no mark of ours.
+    let old = json!({"metadata": {"annotations": {
+        "karpenter.k8s.aws/ec2nodeclass-hash": "1234567890", "karpenter.k8s.aws/ec2nodeclass-hash-version": "v5"}}});
+    lab.patch(&format!("{CLASSES}/default"), old.clone()).await;
+    let claims = lab.list(CLAIMS).await;
+    assert!(claims.len() > 1);
+    for claim in &claims {
+        let name = claim["metadata"]["name"].as_str().unwrap();
+        assert_eq!(claim["metadata"]["finalizers"], json!(["karpenter.sh/termination"]));
+        assert_eq!(claim["metadata"]["annotations"]["karpenter.sh/nodepool-hash-version"], "v3");
+        lab.patch(&format!("{CLAIMS}/{name}"), old.clone()).await;
+    }
+    let machines = || -> BTreeSet<String> { lab.instances().into_iter().map(|one| one.instance.id).collect() };
+    let (running, nodes) = (machines(), names(&lab.list(NODES).await));
+    let _after = Replica::start(&lab, 1);
+    lab.settle(3600).await;
+    assert_eq!((machines(), names(&lab.list(NODES).await)), (running, nodes), "an hour later they are all the same");
+    let class = lab.get(&format!("{CLASSES}/default")).await;
+    for claim in lab.list(CLAIMS).await {
+        assert!(!is_true(&claim, "Drifted"), "{}", claim["status"]);
+        for key in ["karpenter.k8s.aws/ec2nodeclass-hash", "karpenter.k8s.aws/ec2nodeclass-hash-version"] {
+            assert_eq!(claim["metadata"]["annotations"][key], class["metadata"]["annotations"][key], "{key}");
+        }
+        assert_eq!(claim["metadata"]["annotations"]["karpenter.k8s.aws/ec2nodeclass-hash-version"], "v6");
+    }
+    // The other way round it is the same: whoever finds a version that is not theirs writes their own beside it.
+    assert_eq!(lab.running().await, 5);
 }

@@ -356,7 +356,8 @@ async fn the_dashboards_series_are_there() {
     let running = lab.metrics();
     lab.settle(600).await;
     let later = lab.metrics();
-    let has = |page: &str, start: &str, end: &str| page.lines().any(|line| line.starts_with(start) && line.ends_with(end));
+    let has =
+        |page: &str, start: &str, end: &str| page.lines().any(|line| line.starts_with(start) && line.ends_with(end));
     assert!(has(&running, "karpenter_nodes_created_total{nodepool=\"default\",zone=\"us-east-1", "} 1"), "{running}");
     assert!(has(&running, "karpenter_nodes_allocatable{", "") && running.contains("resource_type=\"memory\""));
     assert!(has(&later, "karpenter_nodes_terminated_total{nodepool=\"default\",zone=\"us-east-1", "} 1"), "{later}");

@@ -280,8 +280,7 @@ async fn three_nodes_at_a_third_become_one_or_two() {
         {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["c5.xlarge"]},
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
     ]);
-    let disruption =
-        json!({"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]});
+    let disruption = json!({"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]});
     let spec = json!({"spec": {"template": {"spec": {"requirements": requirements}}, "disruption": disruption}});
     lab.patch(&format!("{POOLS}/general"), spec).await;
     for pool in ["batch", "critical"] {

@@ -18,7 +18,7 @@ async fn lab(place: Place) -> Lab {
     let mut all = objects(MANIFESTS);
     for object in &mut all {
         if object["kind"] == "EC2NodeClass" {
-            object["spec"]["userData"] = json!(format!("#!/bin/bash\nexport TOKEN={SECRET}\n{}", "#".repeat(13_300)));
+            object["spec"]["userData"] = json!(format!("#!/bin/bash\nexport TOKEN={SECRET}\n{}", "#".repeat(14_200)));
         }
     }
     lab.apply(all).await;
@@ -103,7 +103,8 @@ async fn pods_that_get_no_node_and_wishes_that_cost_are_told() {
     merge(&mut claiming["spec"], devices);
     let selector = json!({"matchLabels": {"app": "apart"}});
     let mut apart = asking("apart", json!({"cpu": "100m"}));
-    let term = json!({"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}});
+    let term =
+        json!({"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}});
     apart["spec"]["affinity"] = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}});
     let mut spread = asking("spread", json!({"cpu": "100m"}));
     spread["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
@@ -111,7 +112,8 @@ async fn pods_that_get_no_node_and_wishes_that_cost_are_told() {
     let mut picky = asking("picky", json!({"cpu": "1"}));
     picky["spec"]["nodeSelector"] = json!({"node.kubernetes.io/instance-type": "x1.32xlarge"});
     let mut wishing = asking("wishing", json!({"cpu": "1"}));
-    let nowhere = json!({"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["nowhere"]}]});
+    let nowhere =
+        json!({"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["nowhere"]}]});
     wishing["spec"]["affinity"] = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": nowhere}]}});
     for (name, requirement) in [
         ("nothing", json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["x1.32xlarge"]})),
@@ -126,7 +128,8 @@ async fn pods_that_get_no_node_and_wishes_that_cost_are_told() {
     lab.settle(5).await;
     lab.apply(vec![claiming, apart, spread, picky, wishing]).await;
     lab.settle(60).await;
-    let line = &heard.said("skipping pod with Dynamic Resource Allocation requirements, not yet supported by Karpenter")[0];
+    let line =
+        &heard.said("skipping pod with Dynamic Resource Allocation requirements, not yet supported by Karpenter")[0];
     assert_eq!(line["Pod"], json!({"name": "claiming", "namespace": "default"}));
     let line = &heard.said("pod(s) have a preferred Anti-Affinity which can prevent consolidation")[0];
     assert_eq!((&line["pods"], &line["level"]), (&json!("default/apart"), &json!("INFO")));
@@ -165,7 +168,8 @@ async fn pods_that_get_no_node_and_wishes_that_cost_are_told() {
 async fn sick_machines_are_told_of() {
     // covers: API-LG-22, API-LG-23
     let heard = Heard::everything();
-    let lab = lab(Place { controllers: Settings { node_repair: true, ..Settings::default() }, ..Place::default() }).await;
+    let lab =
+        lab(Place { controllers: Settings { node_repair: true, ..Settings::default() }, ..Place::default() }).await;
     lab.apply(vec![web(1)]).await;
     lab.settle(180).await;
     let id = lab.instances()[0].instance.id.clone();
@@ -202,9 +206,7 @@ async fn what_fails_is_told_once_with_its_name_and_nothing_secret_is_told_ever()
     };
     lab.apply(vec![web(1)]).await;
     lab.settle(120).await;
-    for (name, operation) in
-        [("a", "CreateLaunchTemplate"), ("b", "CreateFleet"), ("c", "RunInstances")]
-    {
+    for (name, operation) in [("a", "CreateLaunchTemplate"), ("b", "CreateFleet"), ("c", "RunInstances")] {
         lab.region.clear_scripts();
         deny(operation, u32::MAX);
         let mut class = object(MANIFESTS, "EC2NodeClass", "default");
@@ -244,15 +246,19 @@ async fn what_fails_is_told_once_with_its_name_and_nothing_secret_is_told_ever()
     for line in heard.said("Reconciler error") {
         has(&line, &["controller", "error"]);
     }
-    let named: Vec<Value> =
-        heard.lines().into_iter().filter(|line| line["message"].as_str().unwrap().contains("ec2:DescribeInstanceStatus")).collect();
+    let named: Vec<Value> = heard
+        .lines()
+        .into_iter()
+        .filter(|line| line["message"].as_str().unwrap().contains("ec2:DescribeInstanceStatus"))
+        .collect();
     assert_eq!(named.len(), 1, "once: {named:?}");
     // A launch that cannot be.
-    let dry = Target::Call { operation: "CreateFleet", server_fault: false };
-    lab.region.script(Script::new(dry, "InvalidParameterValue", u32::MAX));
+    let dry = Target::Pool { class: None, instance_type: None, zone: None };
+    lab.region.script(Script::new(dry, "InsufficientInstanceCapacity", u32::MAX));
     lab.apply(vec![asking("unlucky", json!({"cpu": "6"}))]).await;
     lab.settle(120).await;
-    heard.said("failed launching nodeclaim");
+    let line = &heard.said("failed launching nodeclaim")[0];
+    assert!(line["level"] == "ERROR" && line["error"].as_str().unwrap().contains("instance type"), "{line}");
     let class = lab.get(&format!("{CLASSES}/default")).await;
     assert!(class["spec"]["userData"].as_str().unwrap().contains(SECRET));
     assert!(lab.region.templates().iter().any(|one| !one.user_data.is_empty()));
@@ -290,13 +296,11 @@ async fn discoveries_are_told_when_they_change() {
     heard.said("filtered out instance types from launch");
     let dry = Target::Pool { class: None, instance_type: None, zone: None };
     lab.region.script(Script::new(dry, "InsufficientInstanceCapacity", 3));
-    lab.patch(&format!("{POOLS}/general"), json!({"spec": {"template": {"metadata": {"labels": {"new": "yes"}}}}})).await;
+    lab.patch(&format!("{POOLS}/general"), json!({"spec": {"template": {"metadata": {"labels": {"new": "yes"}}}}}))
+        .await;
     lab.settle(600).await;
     has(&heard.said("marking drifted")[0], &["NodeClaim", "reason"]);
-    has(
-        &heard.said("removing offering from offerings")[0],
-        &["reason", "instance-type", "zone", "capacity-type"],
-    );
+    has(&heard.said("removing offering from offerings")[0], &["reason", "instance-type", "zone", "capacity-type"]);
     heard.said("command succeeded");
     heard.said("marking consolidatable");
     lab.patch(&format!("{POOLS}/general"), json!({"spec": {"template": {"spec": {"expireAfter": "20m"}}}})).await;

@@ -1,9 +1,9 @@
 //! What admission lets through and still cannot work.
 
 use jiff::Timestamp;
-use karpenter_api::{NodePool, labels};
 use karpenter_api::conditions::VALIDATION_SUCCEEDED;
 use karpenter_api::validation::runtime;
+use karpenter_api::{NodePool, labels};
 
 pub fn judge(pool: &mut NodePool, now: Timestamp) {
     let faults = runtime::nodepool(pool);

@@ -28,7 +28,11 @@ pub(super) fn pools(context: &Context, offers: &[Offer], without_types: &[Withou
         if without.min_values {
             message += " due to minValues incompatibility";
         }
-        tracing::info!(pool, min_values = without.min_values, "skipping, nodepool requirements filtered out all instance types");
+        tracing::info!(
+            pool,
+            min_values = without.min_values,
+            "skipping, nodepool requirements filtered out all instance types"
+        );
         let event = Event::warning(ObjectRef::node_pool(&offer.object), "NoCompatibleInstanceTypes", message);
         context.recorder.publish(event.within(NO_TYPES_WINDOW));
     }
@@ -37,7 +41,8 @@ pub(super) fn pools(context: &Context, offers: &[Offer], without_types: &[Withou
             let usage = context.index.pool_usage(&offer.pool.name);
             let excluded = breaching(offer, &usage);
             if excluded > 0 {
-                let (pool, message) = (&*offer.pool.name, "instance types were excluded because they would breach limits");
+                let (pool, message) =
+                    (&*offer.pool.name, "instance types were excluded because they would breach limits");
                 tracing::debug!(pool, excluded, "{message}");
             }
         }
@@ -49,9 +54,8 @@ fn breaching(offer: &Offer, usage: &Resources) -> usize {
     let Some(limits) = offer.object.spec.limits.as_ref().and_then(|limits| reduce::resource_list(limits).ok()) else {
         return 0;
     };
-    let over = |capacity: &Resources| {
-        limits.iter().any(|(name, limit)| usage.counted(name) + capacity.counted(name) > limit)
-    };
+    let over =
+        |capacity: &Resources| limits.iter().any(|(name, limit)| usage.counted(name) + capacity.counted(name) > limit);
     offer.pool.instance_types.iter().filter(|kind| over(&kind.capacity)).count()
 }
 

@@ -36,9 +36,15 @@ fn the_least_budget_for_a_reason_holds() {
 fn schedules_are_looked_at_in_utc() {
     // covers: DIS-BUDGET-05, DIS-BUDGET-06, API-NP-43, API-NP-44, Q-04
     // It is midnight between Thursday and Friday.
-    for (schedule, hours, want) in
-        [("@daily", 1, 0), ("0 20 * * *", 8, 0), ("0 20 * * *", 4, 3), ("0 9 * * mon-fri", 8, 3), ("nonsense", 1, 0), ("0 0 * * tue-mon", 1, 0), ("@dailyfoo", 1, 0)]
-    {
+    for (schedule, hours, want) in [
+        ("@daily", 1, 0),
+        ("0 20 * * *", 8, 0),
+        ("0 20 * * *", 4, 3),
+        ("0 9 * * mon-fri", 8, 3),
+        ("nonsense", 1, 0),
+        ("0 0 * * tue-mon", 1, 0),
+        ("@dailyfoo", 1, 0),
+    ] {
         let duration = Some(Duration::from_secs(hours * 3600));
         let asleep = Budget { schedule: Some(schedule.into()), duration, ..budget("0") };
         let scene = three_empty().rules(|pool| pool.budgets = vec![asleep]);

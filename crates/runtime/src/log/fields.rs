@@ -53,7 +53,14 @@ impl Fields {
         if let (Some(key), Some((group, kind))) = (key, reconciled(controller)) {
             put("controllerGroup", json!(group));
             put("controllerKind", json!(kind));
-            put(kind, if key.namespace.is_empty() { json!({"name": *key.name}) } else { json!({"name": *key.name, "namespace": *key.namespace}) });
+            put(
+                kind,
+                if key.namespace.is_empty() {
+                    json!({"name": *key.name})
+                } else {
+                    json!({"name": *key.name, "namespace": *key.namespace})
+                },
+            );
             put("namespace", json!(*key.namespace));
             put("name", json!(*key.name));
         }

@@ -62,7 +62,8 @@ async fn a_line_says_whose_work_it_is_from() {
         tracing::error!(target: "karpenter_x", controller = "given", "two");
     })
     .await;
-    karpenter_controllers::as_controller("interruption", async { tracing::info!(target: "karpenter_x", "three") }).await;
+    karpenter_controllers::as_controller("interruption", async { tracing::info!(target: "karpenter_x", "three") })
+        .await;
     tracing::info!(target: "karpenter_x", "four");
     let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

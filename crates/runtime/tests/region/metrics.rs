@@ -79,7 +79,7 @@ fn read(page: &str) -> BTreeMap<String, (String, Vec<BTreeMap<String, String>>)>
 
 #[tokio::test(start_paused = true)]
 async fn every_series_is_on_the_list_and_those_of_a_life_are_seen() {
-    // covers: API-MT-01, API-MT-02, API-MT-03, API-MT-05, API-MT-06, EXT-05, AWS-MET-10
+    // covers: API-MT-01, API-MT-02, API-MT-03, API-MT-04, API-MT-05, API-MT-06, EXT-05, AWS-MET-10
     let lab = Lab::new(5).await;
     lab.pool().await;
     let limits = json!({"spec": {"limits": {"cpu": "100", "memory": "400Gi"}}});
@@ -104,6 +104,20 @@ async fn every_series_is_on_the_list_and_those_of_a_life_are_seen() {
     assert_eq!((cpu("karpenter_nodes_total_pod_requests{") / 1.5).fract(), 0.0);
     assert_eq!((cpu("karpenter_nodes_total_pod_limits{") / 2.0).fract(), 0.0);
     assert!(cpu("karpenter_cluster_utilization_percent{") > 10.0);
+    // Durations have the bounds of all others, and summaries their quantiles.
+    let lines = |start: &str| running.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!(lines("karpenter_scheduler_scheduling_duration_seconds_bucket{"), 46, "45 bounds and infinity");
+    for bound in ["0.005", "0.15", "60.0", "120.0", "150.0", "300.0", "450.0", "600.0", "+Inf"] {
+        let line = format!("karpenter_scheduler_scheduling_duration_seconds_bucket{{le=\"{bound}\"");
+        assert_eq!(lines(&line), 1, "{bound}");
+    }
+    for quantile in ["0", "0.5", "0.9", "0.99", "1"] {
+        assert_eq!(
+            lines(&format!("karpenter_pods_startup_duration_seconds{{quantile=\"{quantile}\"}}")),
+            1,
+            "{quantile}"
+        );
+    }
     // The old names say the same.
     let values = |prefix: &str| -> Vec<String> {
         running.lines().filter_map(|line| line.strip_prefix(prefix).map(str::to_owned)).collect()
