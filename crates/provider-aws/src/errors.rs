@@ -189,7 +189,9 @@ pub fn fleet_refusal(errors: &[FleetError]) -> LaunchError {
     if errors.iter().all(|error| error.is_capacity() || error.is_spot_role()) {
         let message =
             if message.is_empty() { "the fleet launched no instance and gave no reason".to_owned() } else { message };
-        return LaunchError::InsufficientCapacity { message: format!("with fleet error(s), {message}") };
+        return LaunchError::InsufficientCapacity {
+            message: format!("no instance type could be launched, with fleet error(s), {message}"),
+        };
     }
     let (reason, text) = reason_and_message(&message);
     LaunchError::create(format!("with fleet error(s), {message}"), reason, text)

@@ -76,7 +76,6 @@ async fn a_life_is_told_in_upstreams_words() {
     heard.said("deleted node");
     heard.said("deleted nodeclaim");
 
-    lab.delete("/api/v1/namespaces/default/pods/late").await;
     lab.scale("web", 0).await;
     lab.settle(600).await;
     let disrupting = &heard.said("disrupting node(s)")[0];

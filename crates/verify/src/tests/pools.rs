@@ -74,10 +74,10 @@ fn limits_hold_even_if_the_largest_type_is_launched() {
 #[test]
 fn a_limit_on_gpus_counts_devices_of_every_vendor() {
     let with = |limit: &str| {
-        let green = instance_type("green").room("nvidia.com/gpu", "2").build();
-        let red = instance_type("red").room("amd.com/gpu", "3").build();
+        let small = instance_type("small").room("nvidia.com/gpu", "2").build();
+        let large = instance_type("large").room("amd.com/gpu", "3").build();
         let old = node("old").room("nvidia.com/gpu", "1").of_pool("default");
-        let here = world().pool(pool("default").types(vec![green, red]).limit("gpu", limit)).node(old);
+        let here = world().pool(pool("default").types(vec![small, large]).limit("gpu", limit)).node(old);
         draft(here.replicas(2, pod("p"))).fresh(&["p-0"]).fresh(&["p-1"])
     };
     with("7").sound();
