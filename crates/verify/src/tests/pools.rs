@@ -74,8 +74,8 @@ fn limits_hold_even_if_the_largest_type_is_launched() {
 #[test]
 fn a_limit_on_gpus_counts_devices_of_every_vendor() {
     let with = |limit: &str| {
-        let small = instance_type("small").room("nvidia.com/gpu", "2").build();
-        let large = instance_type("large").room("amd.com/gpu", "3").build();
+        let small = instance_type("small").room("nvidia.com/gpu", "2").price(100).build();
+        let large = instance_type("large").room("amd.com/gpu", "3").price(400).build();
         let old = node("old").room("nvidia.com/gpu", "1").of_pool("default");
         let here = world().pool(pool("default").types(vec![small, large]).limit("gpu", limit)).node(old);
         draft(here.replicas(2, pod("p"))).fresh(&["p-0"]).fresh(&["p-1"])
