@@ -129,7 +129,7 @@ impl Options {
             cluster_name: cluster_name.to_owned(),
             cluster_endpoint: "https://simulated.local".to_owned(),
             kubernetes_version: "1.36".to_owned(),
-            catalogue: Arc::new(builtin::catalogue().clone()),
+            catalogue: builtin::shared(),
             zones: 3,
             subnet_addresses: 8187,
             capacity: Capacity::Drawn,

@@ -23,7 +23,7 @@ use std::task::{Context as Waiting, Poll};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, FuturesUnordered, StreamExt};
-use karpenter_index::{Change, Key, Kind};
+use karpenter_index::{Change, Key, Kind, Object};
 use tokio::time::{Instant, Sleep};
 
 use crate::context::{Context, Message};
@@ -251,10 +251,11 @@ impl Engine {
         let kind = self.watches[position].0;
         let index = self.context.index.clone();
         match news {
-            News::Listed { objects, unreadable, version } => {
-                let (changes, refused) = index.list(kind, objects, &unreadable, version);
-                refused.iter().for_each(|refused| tracing::warn!(%refused, "an object cannot be used"));
-                changes.iter().for_each(|change| self.changed(change));
+            News::Page(objects) => self.take_in_page(kind, objects),
+            News::Listed { last, present, unreadable, version } => {
+                self.take_in_page(kind, last);
+                let gone = index.list_end(kind, &present, &unreadable, version);
+                gone.iter().for_each(|change| self.changed(change));
                 self.seen_list(kind);
             }
             News::Changed(line) if line.deleted => {
@@ -281,6 +282,12 @@ impl Engine {
             News::Bookmark(version) => index.advance(kind, version),
         }
         index.take_refused().iter().for_each(|refused| tracing::warn!(%refused, "an object cannot be used"));
+    }
+
+    fn take_in_page(&mut self, kind: Kind, objects: Vec<Object>) {
+        let (changes, refused) = self.context.index.list_page(kind, objects);
+        refused.iter().for_each(|refused| tracing::warn!(%refused, "an object cannot be used"));
+        changes.iter().for_each(|change| self.changed(change));
     }
 
     /// When the last first list is in, the loops start.

@@ -171,16 +171,18 @@ impl Index {
 
     /// A whole list: what it does not name is gone. `unreadable` names what is there and could not be decoded.
     pub fn list(&self, kind: Kind, objects: Vec<Object>, unreadable: &[Key], at: u64) -> (Vec<Change>, Vec<Refused>) {
-        let mut state = self.state();
-        let initial = state.listed.insert(kind);
         let present: BTreeSet<Key> =
             objects.iter().map(|object| Key::of(object.metadata())).chain(unreadable.iter().cloned()).collect();
+        let (mut changes, refused) = self.list_page(kind, objects);
+        changes.extend(self.list_end(kind, &present, unreadable, at));
+        (changes, refused)
+    }
+
+    /// Some of a list. Of what comes in pages no more than one is in memory as it was decoded.
+    pub fn list_page(&self, kind: Kind, objects: Vec<Object>) -> (Vec<Change>, Vec<Refused>) {
+        let mut state = self.state();
+        let initial = !state.listed.contains(&kind);
         let (mut changes, mut refused) = (Vec::new(), Vec::new());
-        for key in state.keys(kind) {
-            if !present.contains(&key) {
-                changes.extend(state.take(kind, &key, at));
-            }
-        }
         for object in objects {
             let (key, version) = (Key::of(object.metadata()), version(object.metadata()));
             if !state.wants_listed(kind, &key, version) {
@@ -191,9 +193,22 @@ impl Index {
                 Err(why) => refused.push(why),
             }
         }
+        (changes, refused)
+    }
+
+    /// The pages of a list are all in: what they did not name, or have as `unreadable`, is gone.
+    pub fn list_end(&self, kind: Kind, present: &BTreeSet<Key>, unreadable: &[Key], at: u64) -> Vec<Change> {
+        let mut state = self.state();
+        state.listed.insert(kind);
+        let mut changes = Vec::new();
+        for key in state.keys(kind) {
+            if !present.contains(&key) {
+                changes.extend(state.take(kind, &key, at));
+            }
+        }
         state.unreadable.extend(unreadable.iter().map(|key| (kind, key.clone())));
         state.advance(kind, at);
-        (changes, refused)
+        changes
     }
 
     /// An object that is there and could not be decoded.

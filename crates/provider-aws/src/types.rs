@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use karpenter_api::EC2NodeClass;
-use karpenter_core::{MicroUsd, Quantity};
+use karpenter_core::{InstanceType, MicroUsd, Quantity};
 use karpenter_ec2::catalogue::refresh::NoPrices;
 use karpenter_ec2::catalogue::{PricesByZone, RegionFacts, SpotPrices, TypeFacts, ZoneNames, builtin};
 use karpenter_ec2::kubelet::expression::{self, Formulas};
@@ -41,8 +41,8 @@ pub struct Types {
 /// What EC2 sells in the region, as of the last refresh.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Market {
-    /// By name.
-    pub types: Vec<TypeFacts>,
+    /// By name. Shared, as new prices come far more often than new types.
+    pub types: Arc<[TypeFacts]>,
     pub region: RegionFacts,
     version: u64,
 }
@@ -88,7 +88,7 @@ impl Types {
             spot: SpotPrices::LikeOnDemand,
             ..RegionFacts::default()
         };
-        let market = Market { types: Vec::new(), region, version: 0 };
+        let market = Market { types: Arc::default(), region, version: 0 };
         Self {
             aws,
             settings,
@@ -142,7 +142,7 @@ impl Types {
             }
         }
         self.update(|market| {
-            market.types = types;
+            market.types = types.into();
             market.region.offered = offered;
         });
         Ok(())
@@ -214,10 +214,14 @@ impl Types {
         circumstances.shifted_zones = shifted.iter().map(|zone| Arc::from(zone.as_str())).collect();
         circumstances.formulas = self.formulas(&facts.kubelet, now);
         let place = Place { name: &self.aws.region, facts: &market.region };
-        let resolved = resolve(&market.types, place, &facts, &self.settings, &circumstances)?;
-        let types: InstanceTypes = resolved.into_iter().map(Arc::new).collect();
+        let resolved = resolve(market.types.iter(), place, &facts, &self.settings, &circumstances)?;
         let mut cached = self.lock();
-        cached.retain(|entry| entry.facts != key || entry.images != images);
+        let before = cached.iter().find(|entry| entry.facts == key && entry.images == images);
+        let types = renewed(before.map(|entry| &entry.types), resolved);
+        // What is older than the market, or than what is known of refusals, is never asked for again.
+        cached.retain(|entry| {
+            entry.versions == versions && now < entry.until && (entry.facts != key || entry.images != images)
+        });
         let shifted = shifted.clone();
         if cached.len() >= CACHED {
             cached.remove(0);
@@ -285,6 +289,17 @@ impl Types {
     fn lock(&self) -> MutexGuard<'_, Vec<Cached>> {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The list with the types of the one before wherever they are the same: mostly one of a thousand has changed, and the
+/// one before is still in somebody's hands.
+fn renewed(before: Option<&InstanceTypes>, resolved: Vec<InstanceType>) -> InstanceTypes {
+    let known = |kind: &InstanceType| {
+        let before = before?;
+        let at = before.binary_search_by(|old| old.name.cmp(&kind.name)).ok()?;
+        Some(&before[at]).filter(|old| ***old == *kind).cloned()
+    };
+    resolved.into_iter().map(|kind| known(&kind).unwrap_or_else(|| Arc::new(kind))).collect()
 }
 
 fn image_ids(class: &EC2NodeClass) -> BTreeSet<String> {

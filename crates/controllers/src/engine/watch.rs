@@ -1,5 +1,6 @@
 //! The endless news of a kind: list, then watch from there, and list again when the server has forgotten where.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::io::AsyncBufReadExt;
@@ -30,9 +31,12 @@ const WITHOUT: Duration = Duration::from_mins(5);
 /// News of one kind, not yet taken in.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// Everything there is, after which all else is gone.
+    /// Some of what there is; more is to come.
+    Page(Vec<Object>),
+    /// The last of what there is. All that is not `present` is gone.
     Listed {
-        objects: Vec<Object>,
+        last: Vec<Object>,
+        present: BTreeSet<Key>,
         unreadable: Vec<Key>,
         version: u64,
     },
@@ -83,7 +87,16 @@ struct HeadMeta {
 }
 
 pub(crate) fn news(client: Client, kind: Kind, path: String) -> BoxStream<'static, News> {
-    let state = State { client, kind, path, version: None, lines: None, failures: 0, without: false };
+    let state = State {
+        client,
+        kind,
+        path,
+        version: None,
+        listing: Listing::default(),
+        lines: None,
+        failures: 0,
+        without: false,
+    };
     futures_util::stream::unfold(state, |mut state| async move {
         let news = state.next().await;
         Some((news, state))
@@ -97,10 +110,20 @@ struct State {
     path: String,
     /// Where the watch goes on; unknown: list first.
     version: Option<u64>,
+    listing: Listing,
     lines: Option<BoxStream<'static, std::io::Result<String>>>,
     failures: u32,
     /// It counts as empty, since we may not read it.
     without: bool,
+}
+
+/// How far a list has come.
+#[derive(Default)]
+struct Listing {
+    /// Where the next page begins, as a part of the query; empty for the first one.
+    from: String,
+    present: BTreeSet<Key>,
+    unreadable: Vec<Key>,
 }
 
 impl State {
@@ -161,34 +184,37 @@ impl State {
         }
     }
 
+    /// The next page of the list. One that fails, as when the server has forgotten the list, starts it anew.
     async fn list(&mut self) -> kube::Result<News> {
-        let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
-        let mut from = String::new();
-        loop {
-            let path = format!("{}?limit={LIST_LIMIT}{from}", self.path);
-            let text = self.client.request_text(request("GET", &path, None, Vec::new())).await?;
-            let page: Page<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
-            for item in page.items {
-                match Object::decode(self.kind, item.get()) {
-                    Ok(object) => objects.push(object),
-                    Err(error) => {
-                        let head: Head = serde_json::from_str(item.get()).unwrap_or_default();
-                        let key = Key::new(&head.metadata.namespace, &head.metadata.name);
-                        tracing::warn!(kind = self.kind.name(), %key, %error, "an object cannot be read");
-                        unreadable.push(key);
-                    }
+        let mut listing = std::mem::take(&mut self.listing);
+        let path = format!("{}?limit={LIST_LIMIT}{}", self.path, listing.from);
+        let text = self.client.request_text(request("GET", &path, None, Vec::new())).await?;
+        let page: Page<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+        let mut objects = Vec::with_capacity(page.items.len());
+        for item in page.items {
+            match Object::decode(self.kind, item.get()) {
+                Ok(object) => {
+                    listing.present.insert(Key::of(object.metadata()));
+                    objects.push(object);
                 }
-            }
-            match page.metadata.next.filter(|next| !next.is_empty()) {
-                Some(next) => from = format!("&continue={}", escape(&next)),
-                None => {
-                    let version = page.metadata.resource_version.parse().unwrap_or(0);
-                    self.version = Some(version);
-                    self.failures = 0;
-                    return Ok(News::Listed { objects, unreadable, version });
+                Err(error) => {
+                    let head: Head = serde_json::from_str(item.get()).unwrap_or_default();
+                    let key = Key::new(&head.metadata.namespace, &head.metadata.name);
+                    tracing::warn!(kind = self.kind.name(), %key, %error, "an object cannot be read");
+                    listing.present.insert(key.clone());
+                    listing.unreadable.push(key);
                 }
             }
         }
+        if let Some(next) = page.metadata.next.filter(|next| !next.is_empty()) {
+            listing.from = format!("&continue={}", escape(&next));
+            self.listing = listing;
+            return Ok(News::Page(objects));
+        }
+        let version = page.metadata.resource_version.parse().unwrap_or(0);
+        self.version = Some(version);
+        self.failures = 0;
+        Ok(News::Listed { last: objects, present: listing.present, unreadable: listing.unreadable, version })
     }
 
     async fn watch(&mut self, version: u64) -> kube::Result<BoxStream<'static, std::io::Result<String>>> {
@@ -215,7 +241,7 @@ impl State {
         }
         self.without = true;
         tracing::error!(kind = self.kind.name(), why, "a kind cannot be read, what depends on it is off");
-        Some(News::Listed { objects: Vec::new(), unreadable: Vec::new(), version: 0 })
+        Some(News::Listed { last: Vec::new(), present: BTreeSet::new(), unreadable: Vec::new(), version: 0 })
     }
 
     async fn pause(&mut self, what: &'static str, error: &kube::Error) {

@@ -587,7 +587,7 @@ fn a_list_removes_what_it_does_not_name() {
     assert!(refused.is_empty());
     let told: Vec<String> =
         changes.iter().map(|change| format!("{} {}", change.key, change.pod().unwrap().new.is_some())).collect();
-    assert_eq!(told, ["default/b false", "default/a true"]);
+    assert_eq!(told, ["default/a true", "default/b false"]);
     assert!(changes.iter().all(|change| !change.initial), "the first list is past");
     assert_eq!(cluster.places(), ["a on n", "d waits"], "what came after the list stays");
     assert!(cluster.index.apply(newer).unwrap().is_none(), "told by the list to be gone");

@@ -128,6 +128,20 @@ async fn order_does_not_matter_and_neither_does_the_end_of_a_reservation() {
 }
 
 #[tokio::test]
+async fn a_new_list_holds_on_to_what_did_not_change_and_to_no_old_list() {
+    let (shop, class) = (Shop::new().await, class(json!({})));
+    let other = with_status(&class, "amis", json!([{"id": "ami-other", "requirements": []}]));
+    let first = shop.list(&class, 0);
+    shop.list(&other, 0);
+    assert_eq!(shop.types.lock().len(), 2);
+    shop.types.observe_memory(&class, "m5.large", "7000Mi".parse().unwrap(), at(1));
+    let second = shop.list(&class, 1);
+    let same: Vec<bool> = first.iter().zip(second.iter()).map(|(a, b)| Arc::ptr_eq(a, b)).collect();
+    assert_eq!(same, [true, false], "c5.large, m5.large");
+    assert_eq!(shop.types.lock().len(), 1, "the other one is out of date as well");
+}
+
+#[tokio::test]
 async fn what_is_handed_out_is_nobody_elses_to_change() {
     // covers: AWS-OFF-15
     let (shop, class) = (Shop::new().await, class(json!({})));

@@ -1,43 +1,36 @@
 //! Series of what can be bought, of calls that were joined, and of user data.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use karpenter_controllers::metrics::DURATIONS;
 use karpenter_provider_aws::offering_series::{OfferingSeries, TypeSeries};
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::family::{Family, MetricConstructor};
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-
-type Amount = Gauge<f64, AtomicU64>;
 
 /// Requests joined in one call.
 const SIZES: [f64; 13] = [1.0, 2.0, 4.0, 5.0, 10.0, 15.0, 20.0, 25.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
 
 #[derive(Debug)]
 pub(crate) struct OfferSeries {
-    available: Family<Offer, Gauge>,
-    price: Family<Offer, Amount>,
-    cores: Family<Kind, Gauge>,
-    memory: Family<Kind, Gauge>,
+    sold: Arc<RwLock<Sold>>,
     batch_size: Family<Batcher, Histogram, Sizes>,
     batch_time: Family<Batcher, Histogram, Times>,
     user_data: Family<Class, Gauge>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Offer {
-    instance_type: Arc<str>,
-    capacity_type: Arc<str>,
-    zone: Arc<str>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Kind {
-    instance_type: Arc<str>,
+/// What can be bought, as it was told last. A region has ten thousand offerings: their series are written when they are
+/// asked for, not kept.
+#[derive(Debug, Default)]
+struct Sold {
+    offerings: Vec<OfferingSeries>,
+    types: Vec<TypeSeries>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -71,22 +64,12 @@ impl MetricConstructor<Histogram> for Times {
 impl OfferSeries {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let series = Self {
-            available: Family::default(),
-            price: Family::default(),
-            cores: Family::default(),
-            memory: Family::default(),
+            sold: Arc::default(),
             batch_size: Family::new_with_constructor(Sizes),
             batch_time: Family::new_with_constructor(Times),
             user_data: Family::default(),
         };
-        let help = "Whether some pool can buy this now";
-        registry.register("cloudprovider_instance_type_offering_available", help, series.available.clone());
-        let help = "Dollars per hour, as far as known";
-        registry.register("cloudprovider_instance_type_offering_price_estimate", help, series.price.clone());
-        let help = "vCPUs of an instance type";
-        registry.register("cloudprovider_instance_type_cpu_cores", help, series.cores.clone());
-        let help = "Memory of an instance type, nothing kept back";
-        registry.register("cloudprovider_instance_type_memory_bytes", help, series.memory.clone());
+        registry.register_collector(Box::new(Shown(series.sold.clone())));
         let help = "Requests that were joined in one call";
         registry.register("cloudprovider_batcher_batch_size", help, series.batch_size.clone());
         let help = "How long the first request of a call waited for others";
@@ -98,24 +81,8 @@ impl OfferSeries {
 
     /// What is not said any more is gone.
     pub(crate) fn offerings(&self, offerings: &[OfferingSeries], types: &[TypeSeries]) {
-        self.available.clear();
-        self.price.clear();
-        self.cores.clear();
-        self.memory.clear();
-        for one in offerings {
-            let offer = Offer {
-                instance_type: one.instance_type.clone(),
-                capacity_type: one.capacity_type.clone(),
-                zone: one.zone.clone(),
-            };
-            self.available.get_or_create(&offer).set(i64::from(one.available));
-            self.price.get_or_create(&offer).set(one.price.map_or(0.0, |price| price.dollars()));
-        }
-        for one in types {
-            let kind = Kind { instance_type: one.instance_type.clone() };
-            self.cores.get_or_create(&kind).set(i64::from(one.vcpus));
-            self.memory.get_or_create(&kind).set(i64::try_from(one.memory_bytes).unwrap_or(i64::MAX));
-        }
+        let sold = Sold { offerings: offerings.to_vec(), types: types.to_vec() };
+        *self.sold.write().unwrap_or_else(PoisonError::into_inner) = sold;
     }
 
     pub(crate) fn batched(&self, batcher: &'static str, size: usize, waited: Duration) {
@@ -132,4 +99,47 @@ impl OfferSeries {
     pub(crate) fn node_class_gone(&self, class: &str) {
         self.user_data.remove(&Class { nodeclass: class.to_owned() });
     }
+}
+
+#[derive(Debug)]
+struct Shown(Arc<RwLock<Sold>>);
+
+impl Collector for Shown {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let sold = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (name, help) = ("cloudprovider_instance_type_offering_available", "Whether some pool can buy this now");
+        gauges(&mut encoder, name, help, sold.offerings.iter().map(|one| (offer(one), i64::from(one.available))))?;
+        let price = |one: &OfferingSeries| one.price.map_or(0.0, |price| price.dollars());
+        let name = "cloudprovider_instance_type_offering_price_estimate";
+        let help = "Dollars per hour, as far as known";
+        gauges(&mut encoder, name, help, sold.offerings.iter().map(|one| (offer(one), price(one))))?;
+        let (name, help) = ("cloudprovider_instance_type_cpu_cores", "vCPUs of an instance type");
+        gauges(&mut encoder, name, help, sold.types.iter().map(|one| (kind(one), i64::from(one.vcpus))))?;
+        let name = "cloudprovider_instance_type_memory_bytes";
+        let help = "Memory of an instance type, nothing kept back";
+        let bytes = |one: &TypeSeries| i64::try_from(one.memory_bytes).unwrap_or(i64::MAX);
+        gauges(&mut encoder, name, help, sold.types.iter().map(|one| (kind(one), bytes(one))))
+    }
+}
+
+fn offer(one: &OfferingSeries) -> [(&'static str, &str); 3] {
+    [("instance_type", &*one.instance_type), ("capacity_type", &*one.capacity_type), ("zone", &*one.zone)]
+}
+
+fn kind(one: &TypeSeries) -> [(&'static str, &str); 1] {
+    [("instance_type", &*one.instance_type)]
+}
+
+/// One series for each of the values.
+fn gauges<'a, const N: usize, V: EncodeGaugeValue>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = ([(&'static str, &'a str); N], V)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in values {
+        ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
 }
