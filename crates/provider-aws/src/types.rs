@@ -127,7 +127,7 @@ impl Types {
             })
             .collect();
         let before = self.market();
-        if before.types != types {
+        if *before.types != *types {
             tracing::debug!(count = types.len(), "discovered instance types");
         }
         if before.region.offered != offered {
