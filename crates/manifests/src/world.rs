@@ -312,8 +312,11 @@ fn made_up_claim(node: &core_v1::Node, pools: &[Found<NodePool>]) -> Option<karp
     Some(complete::claim_for(node, &pool.object))
 }
 
+type Types = Arc<[Arc<InstanceType>]>;
+
 fn pools(gathered: &mut Gathered, instance_types: &mut InstanceTypesOf<'_>) -> Pools {
-    let mut known: BTreeMap<(String, Option<String>), Option<Arc<[Arc<InstanceType>]>>> = BTreeMap::new();
+    // By class, and by the kubelet settings that a pool may bring along.
+    let mut known: BTreeMap<(String, Option<String>), Option<Types>> = BTreeMap::new();
     let mut all = Pools::default();
     for Found { place, object } in std::mem::take(&mut gathered.pools) {
         let name = reduce::object_name("NodePool", &object.metadata);
@@ -354,7 +357,7 @@ fn types_of(
     class: &str,
     kubelet: Option<&str>,
     instance_types: &mut InstanceTypesOf<'_>,
-) -> Option<Arc<[Arc<InstanceType>]>> {
+) -> Option<Types> {
     let found = gathered.classes.get(class)?;
     match instance_types(&older::with_kubelet(&found.object.1, kubelet)) {
         Ok(types) => Some(types),

@@ -140,7 +140,7 @@ impl Subscriber for Log {
         if fields.compat && !self.compat {
             return;
         }
-        let fields = fields.named().from_work(karpenter_controllers::doing());
+        let fields = fields.named().with_work(karpenter_controllers::doing());
         let (now, metadata) = (self.clock.now(), event.metadata());
         let admitted = {
             let mut sampling = self.sampling.lock().unwrap_or_else(PoisonError::into_inner);

@@ -111,11 +111,11 @@ fn domains<'w>(
         for offering in offerings(kind, &node.requirements) {
             for key in keys {
                 let values = domains.entry(key).or_default();
-                let Some(declared) = offering.requirements.0.get(*key).or_else(|| kind.requirements.0.get(*key)) else {
+                let Some(declared) = offering.requirements.0.get(key).or_else(|| kind.requirements.0.get(key)) else {
                     values.extend(labels.get(key));
                     continue;
                 };
-                let asked = node.requirements.0.get(*key);
+                let asked = node.requirements.0.get(key);
                 let declared = declared.values.iter().map(|value| &**value);
                 values.extend(declared.filter(|value| asked.is_none_or(|asked| admits(asked, Some(value)))));
             }

@@ -85,6 +85,6 @@ fn strike_dear_spot(left: &mut Vec<OnSale<'_>>) {
 fn is_special(kind: &InstanceType) -> bool {
     let size = kind.requirements.0.get(INSTANCE_SIZE);
     let metal = size.is_some_and(|size| !size.open && size.values.iter().any(|v| v.contains("metal")));
-    let has = |name: &&str| kind.capacity.0.get(*name).is_some_and(|quantity| quantity.nanos() != 0);
+    let has = |name: &&str| kind.capacity.0.get(name).is_some_and(|quantity| quantity.nanos() != 0);
     metal || ACCELERATORS.iter().any(has)
 }

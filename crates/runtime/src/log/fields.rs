@@ -42,7 +42,7 @@ impl Fields {
 
 impl Fields {
     /// Whose work the line is from, and on which object.
-    pub(super) fn from_work(mut self, doing: Option<Doing>) -> Self {
+    pub(super) fn with_work(mut self, doing: Option<Doing>) -> Self {
         let Some(Doing { controller, key, round }) = doing else { return self };
         let mut put = |name: &str, value: Value| {
             if !self.others.iter().any(|(given, _)| given == name) {
@@ -53,14 +53,11 @@ impl Fields {
         if let (Some(key), Some((group, kind))) = (key, reconciled(controller)) {
             put("controllerGroup", json!(group));
             put("controllerKind", json!(kind));
-            put(
-                kind,
-                if key.namespace.is_empty() {
-                    json!({"name": *key.name})
-                } else {
-                    json!({"name": *key.name, "namespace": *key.namespace})
-                },
-            );
+            let object = match &*key.namespace {
+                "" => json!({"name": *key.name}),
+                namespace => json!({"name": *key.name, "namespace": namespace}),
+            };
+            put(kind, object);
             put("namespace", json!(*key.namespace));
             put("name", json!(*key.name));
         }

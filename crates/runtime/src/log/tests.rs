@@ -73,7 +73,7 @@ async fn a_line_says_whose_work_it_is_from() {
     assert_ne!(lines[0]["reconcileID"], lines[2]["reconcileID"]);
     let key = karpenter_index::Key::cluster("c-1");
     let doing = |controller| Doing { controller, key: Some(key.clone()), round: 7 };
-    let fields = fields::Fields::default().from_work(Some(doing("nodeclaim.lifecycle")));
+    let fields = fields::Fields::default().with_work(Some(doing("nodeclaim.lifecycle")));
     let found: serde_json::Map<String, Value> = fields.others.into_iter().collect();
     assert_eq!(
         Value::Object(found),

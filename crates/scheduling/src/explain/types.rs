@@ -29,7 +29,7 @@ impl Problem<'_> {
             of.fit.keep(&mut large, *resource, *amount);
         }
         let mut said = self.terms.to_requirements(set);
-        [REGISTERED, INITIALIZED].iter().for_each(|assumed| drop(said.0.remove(*assumed)));
+        [REGISTERED, INITIALIZED].iter().for_each(|assumed| drop(said.0.remove(assumed)));
         let asked = &self.classes[class].shape.requests;
         PoolReason::Types(TypeFailure {
             requirements_met: !required.is_empty(),

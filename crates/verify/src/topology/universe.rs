@@ -47,7 +47,7 @@ fn is_bought(world: &World, pool: &Pool, kind: &InstanceType) -> bool {
         asked
             && labels
                 .iter()
-                .all(|(key, value)| declared.0.get(*key).is_none_or(|of| of.open || of.values.contains(*value)))
+                .all(|(key, value)| declared.0.get(key).is_none_or(|of| of.open || of.values.contains(*value)))
     };
     leaves(&kind.requirements)
         && kind.offerings.iter().any(|offering| offering.available && leaves(&offering.requirements))
