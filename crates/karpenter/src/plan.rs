@@ -87,6 +87,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
             now: args.now,
             settings: settings.core,
             vocabulary: std::sync::Arc::new(karpenter_ec2::vocabulary()),
+            overlays: settings.gates.node_overlay,
             instance_types: &mut |class| market.shared_types(class, &settings.ec2),
         },
     )

@@ -58,6 +58,7 @@ pub(crate) struct Gathered {
     pub(crate) controllers: FxHashSet<(Arc<str>, Arc<str>, Arc<str>)>,
     pub(crate) identities: FxHashSet<Identity>,
     pub(crate) pools: Vec<Found<NodePool>>,
+    pub(crate) overlays: Vec<Arc<karpenter_api::NodeOverlay>>,
     pub(crate) classes: BTreeMap<String, Found<(EC2NodeClass, Value)>>,
     pub(crate) nodes: Vec<Found<core_v1::Node>>,
     pub(crate) claims: Vec<Found<NodeClaim>>,
@@ -431,8 +432,8 @@ impl GatherSink<'_> {
     }
 
     fn node_overlay(&mut self, place: &Place, identity: &Identity, object: Value) {
-        if self.read::<karpenter_api::NodeOverlay>(place, identity, object).is_some() {
-            self.gathered.notes.push(format!("{identity} is not applied: plans do not use overlays yet"));
+        if let Some(overlay) = self.read::<karpenter_api::NodeOverlay>(place, identity, object) {
+            self.gathered.overlays.push(Arc::new(overlay));
         }
     }
 

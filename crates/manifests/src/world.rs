@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core_v1;
-use karpenter_api::{EC2NodeClass, NodeClaim, NodePool};
+use karpenter_api::{EC2NodeClass, NodeClaim, NodeOverlay, NodePool};
 use karpenter_core::labels::Vocabulary;
 use karpenter_core::settings::Settings;
 use karpenter_core::{InstanceType, Pod, World};
 use karpenter_disruption::{NodeFacts, PoolFacts};
 use karpenter_index::facts;
 use karpenter_index::reduce::{self, Fault, Refused};
+use karpenter_provider::overlay::{self, Standing};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
@@ -35,6 +36,8 @@ pub struct Options<'a> {
     pub now: Timestamp,
     pub settings: Settings,
     pub vocabulary: Arc<Vocabulary>,
+    /// Feature gate NodeOverlay.
+    pub overlays: bool,
     pub instance_types: &'a mut InstanceTypesOf<'a>,
 }
 
@@ -77,7 +80,9 @@ fn assemble(mut gathered: Gathered, admission: &Admission, options: Options<'_>)
     let pods = pods(&mut gathered, admission);
     let storage = storage(&mut gathered);
     let (nodes, node_facts) = nodes(&mut gathered, options.now);
-    let Pools { pools, objects: node_pools, facts: pool_facts } = pools(&mut gathered, options.instance_types);
+    let found = bought_from(&mut gathered, options.instance_types);
+    let found = overlaid(&mut gathered, found, options.overlays, &options.vocabulary);
+    let Pools { pools, objects: node_pools, facts: pool_facts } = pools(&mut gathered, found);
     let budgets = std::mem::take(&mut gathered.budgets);
     let mut disruption_budgets = Vec::new();
     for Found { place, object } in &budgets {
@@ -314,32 +319,80 @@ fn made_up_claim(node: &core_v1::Node, pools: &[Found<NodePool>]) -> Option<karp
 
 type Types = Arc<[Arc<InstanceType>]>;
 
-fn pools(gathered: &mut Gathered, instance_types: &mut InstanceTypesOf<'_>) -> Pools {
+/// Every pool with the types of its class; without, if nothing may be bought from it.
+fn bought_from(
+    gathered: &mut Gathered,
+    instance_types: &mut InstanceTypesOf<'_>,
+) -> Vec<(Found<NodePool>, Option<Types>)> {
     // By class, and by the kubelet settings that a pool may bring along.
     let mut known: BTreeMap<(String, Option<String>), Option<Types>> = BTreeMap::new();
-    let mut all = Pools::default();
-    for Found { place, object } in std::mem::take(&mut gathered.pools) {
-        let name = reduce::object_name("NodePool", &object.metadata);
-        let plain: Arc<str> = object.metadata.name.as_deref().unwrap_or_default().into();
-        let class = object.spec.template.spec.node_class_ref.name.clone();
-        let unused = why_unused(&object);
-        if !gathered.classes.contains_key(&class) || unused.is_some() {
-            all.facts.insert(plain.clone(), facts::pool(&object, Arc::new([])));
-        }
-        if let Some(why) = unused {
+    let mut all = Vec::new();
+    for found in std::mem::take(&mut gathered.pools) {
+        let name = reduce::object_name("NodePool", &found.object.metadata);
+        let class = found.object.spec.template.spec.node_class_ref.name.clone();
+        if let Some(why) = why_unused(&found.object) {
             gathered.notes.push(format!("{name} is not used: {why}"));
+            all.push((found, None));
             continue;
         }
         if !gathered.classes.contains_key(&class) {
             let field = "spec.template.spec.nodeClassRef.name".to_owned();
             let message = format!("there is no EC2NodeClass {class} in the input");
-            gathered.fault(&place, &name, Fault { field, message });
+            gathered.fault(&found.place, &name, Fault { field, message });
+            all.push((found, None));
             continue;
         }
-        let kubelet = older::own_kubelet(&object);
+        let kubelet = older::own_kubelet(&found.object);
         let types = known.entry((class.clone(), kubelet.map(str::to_owned)));
         let types = types.or_insert_with(|| types_of(gathered, &class, kubelet, instance_types));
         let Some(types) = types.clone() else { continue };
+        all.push((found, Some(types)));
+    }
+    all
+}
+
+/// With prices and capacities as NodeOverlays have them.
+fn overlaid(
+    gathered: &mut Gathered,
+    pools: Vec<(Found<NodePool>, Option<Types>)>,
+    gate: bool,
+    words: &Vocabulary,
+) -> Vec<(Found<NodePool>, Option<Types>)> {
+    let overlays = std::mem::take(&mut gathered.overlays);
+    if !gate {
+        let name = |overlay: &Arc<NodeOverlay>| reduce::object_name("NodeOverlay", &overlay.metadata);
+        let notes = overlays
+            .iter()
+            .map(|overlay| format!("{} is not applied: it needs the feature gate NodeOverlay", name(overlay)));
+        gathered.notes.extend(notes.collect::<Vec<_>>());
+        return pools;
+    }
+    let sold = pools.iter().filter_map(|(found, types)| Some((Arc::new(found.object.clone()), types.clone()?)));
+    let (standings, accepted) = overlay::evaluate(&overlays, &sold.collect::<Vec<_>>(), words);
+    for (name, standing) in standings {
+        match standing {
+            Standing::Valid => {}
+            Standing::Invalid(why) => gathered.notes.push(format!("NodeOverlay {name} is not applied: {why}")),
+            Standing::Conflict => {
+                gathered.notes.push(format!("NodeOverlay {name} is not applied: it conflicts with another overlay"))
+            }
+        }
+    }
+    let apply = |(found, types): (Found<NodePool>, Option<Types>)| {
+        let types = types.map(|types| accepted.apply(&found.object, &types, words));
+        (found, types)
+    };
+    pools.into_iter().map(apply).collect()
+}
+
+fn pools(gathered: &mut Gathered, found: Vec<(Found<NodePool>, Option<Types>)>) -> Pools {
+    let mut all = Pools::default();
+    for (Found { place, object }, types) in found {
+        let plain: Arc<str> = object.metadata.name.as_deref().unwrap_or_default().into();
+        let Some(types) = types else {
+            all.facts.insert(plain, facts::pool(&object, Arc::new([])));
+            continue;
+        };
         all.facts.insert(plain, facts::pool(&object, types.clone()));
         match reduce::pool(&object, types) {
             Ok(pool) => {

@@ -12,6 +12,7 @@ mod error;
 mod machine;
 pub mod node_class;
 mod notice;
+pub mod overlay;
 mod repair;
 
 #[cfg(feature = "conformance")]

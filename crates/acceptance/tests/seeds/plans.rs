@@ -30,6 +30,7 @@ pub(crate) fn plan(region: &str, sources: Vec<Source>) -> Planned {
         now: "2026-01-02T00:00:00Z".parse().unwrap(),
         settings: Settings::default(),
         vocabulary: Arc::new(karpenter_ec2::vocabulary()),
+        overlays: false,
         instance_types: &mut |class| {
             let facts = class_json::facts(class).unwrap_or_else(|faults| panic!("{faults:?}"));
             let types = karpenter_ec2::instance_types(&catalogue(region), region, &facts, &Default::default()).unwrap();

@@ -97,7 +97,7 @@ fn nodeclaims() {
 
 #[test]
 fn nodeoverlays() {
-    // covers: API-NO-01, API-NO-02, API-NO-03, API-NO-04
+    // covers: API-NO-01, API-NO-02, API-NO-03, API-NO-04, SCH-OVERLAY-01
     admission(&["API-NO-01", "API-NO-02", "API-NO-03", "API-NO-04", "API-NO-05", "API-NO-06"]);
 }
 

@@ -16,6 +16,7 @@ fn load_all(sources: Vec<Source>) -> Result<Loaded, Vec<InputFault>> {
             now: "2026-01-02T00:00:00Z".parse().unwrap(),
             settings: Settings::default(),
             vocabulary: Arc::new(Vocabulary::kubernetes()),
+            overlays: true,
             instance_types: &mut { none },
         },
     )
@@ -551,6 +552,7 @@ spec:
                 now: "2026-01-02T00:00:00Z".parse().unwrap(),
                 settings: Settings::default(),
                 vocabulary: Arc::new(Vocabulary::kubernetes()),
+                overlays: false,
                 instance_types: &mut types,
             },
         )
@@ -566,4 +568,51 @@ spec:
     let wrong = OLD.replace("WhenUnderutilized", "Whenever");
     let seen = faults(&wrong);
     assert!(seen[0].starts_with("w.yaml: document 2: NodePool: spec.disruption.consolidationPolicy"), "{seen:?}");
+}
+
+#[test]
+fn overlays_change_what_pools_see_where_the_gate_is_on() {
+    let offering = karpenter_core::Offering {
+        requirements: karpenter_core::Requirements::new(),
+        price: karpenter_core::MicroUsd(1_000_000),
+        available: true,
+        reservation: None,
+    };
+    let kind = Arc::new(karpenter_core::InstanceType {
+        name: "t".into(),
+        requirements: karpenter_core::Requirements::new(),
+        capacity: Default::default(),
+        overhead: Default::default(),
+        offerings: vec![offering],
+    });
+    let overlays = "
+---
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {name: dear}
+spec: {requirements: [], price: '3.5', capacity: {example.com/device: '2'}}
+---
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {name: again}
+spec: {requirements: [], priceAdjustment: '+1'}
+";
+    let with = |gate: bool| {
+        let types: Arc<[Arc<InstanceType>]> = Arc::from([kind.clone()]);
+        let options = Options {
+            now: "2026-01-02T00:00:00Z".parse().unwrap(),
+            settings: Settings::default(),
+            vocabulary: Arc::new(Vocabulary::kubernetes()),
+            overlays: gate,
+            instance_types: &mut move |_: &Value| Ok(types.clone()),
+        };
+        load(vec![source("w.yaml", &(POOL.to_owned() + overlays))], options).unwrap()
+    };
+    let loaded = with(true);
+    let seen = &loaded.world.pools[0].instance_types[0];
+    assert_eq!((seen.offerings[0].price.0, seen.capacity.get("example.com/device").units()), (3_500_000, 2));
+    assert_eq!(loaded.notes, ["NodeOverlay again is not applied: it conflicts with another overlay"]);
+    let loaded = with(false);
+    assert!(Arc::ptr_eq(&loaded.world.pools[0].instance_types[0], &kind));
+    assert_eq!(loaded.notes.iter().filter(|note| note.contains("needs the feature gate NodeOverlay")).count(), 2);
 }
