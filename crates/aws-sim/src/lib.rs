@@ -26,4 +26,4 @@ pub use faults::{Script, Target};
 pub use machine::{Machine, MachineEvent};
 pub use options::{Capacity, Limits, Options, Rates};
 pub use queue::Warning;
-pub use region::{Region, SimInstance};
+pub use region::{Forbidden, Region, SimInstance};

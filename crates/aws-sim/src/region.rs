@@ -29,6 +29,7 @@ use crate::queue::{Queue, Warning};
 
 pub use records::SimInstance;
 pub(crate) use records::{Record, matches_tags};
+pub use staging::Forbidden;
 
 use agenda::Agenda;
 use fleet::Remembered;

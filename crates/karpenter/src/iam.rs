@@ -1,7 +1,5 @@
 //! `karpenter iam`.
 
-#[cfg(test)]
-mod actions;
 mod cloudformation;
 mod scope;
 mod statements;

@@ -5,6 +5,7 @@
 
 mod ec2;
 mod fleet;
+mod permissions;
 mod services;
 mod template;
 
@@ -13,6 +14,7 @@ pub use ec2::{
     InstanceStatus, LaunchTemplate, PlacementGroup, SecurityGroup, SpotPrice, StateChange, StatusCheck, Subnet,
 };
 pub use fleet::{CreateFleet, FleetAnswer, FleetConfig, FleetError, FleetInstances, FleetKind, Override, RunInstances};
+pub use permissions::{PERMISSIONS, service_of};
 pub use services::{
     Cluster, Eks, Iam, InstanceProfile, NewInstanceProfile, PriceQuery, Pricing, QueueMessage, ReceiveMessages, Shift,
     Sqs, Ssm, ZonalShift,

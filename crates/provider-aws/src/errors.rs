@@ -29,6 +29,7 @@ const CAPACITY: [&str; 8] = [
 pub const SPOT_ROLE_NOT_PERMITTED: &str = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
 pub const NO_FREE_ADDRESSES: &str = "InsufficientFreeAddressesInSubnet";
 pub const DRY_RUN: &str = "DryRunOperation";
+pub const UNAUTHORIZED: &str = "UnauthorizedOperation";
 pub const THROTTLED: &str = "RequestLimitExceeded";
 pub const TEMPLATE_NAME_NOT_FOUND: &str = "InvalidLaunchTemplateName.NotFoundException";
 /// Ours, not EC2's: nothing is asked about a machine in a zone that is shifted away from.
@@ -49,7 +50,7 @@ impl AwsError {
     }
 
     pub fn is_unauthorized(&self) -> bool {
-        self.code == "UnauthorizedOperation"
+        self.code == UNAUTHORIZED
     }
 
     pub fn is_throttled(&self) -> bool {

@@ -13,14 +13,13 @@ use karpenter_provider::{BoxError, ProviderError};
 
 use crate::calls::{Filter, InstanceStatus, StatusCheck};
 use crate::interruption::handling::Round;
+use crate::permissions::{Feature, TRIED_AGAIN};
 use crate::provider::Parts;
 use crate::ttl::later;
 
 pub const EVERY: Duration = Duration::from_secs(60);
 /// A check that fails for so long does not recover by itself.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A permission may be given while we run; nothing else says so.
-const WITHOUT_PERMISSION: Duration = Duration::from_secs(3600);
 const AT_ONCE: usize = 10;
 const EVENTS: [&str; 5] =
     ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
@@ -55,8 +54,6 @@ impl Category {
 pub struct InstanceHealth {
     /// What was counted already and has not recovered since.
     counted: Mutex<BTreeSet<(String, Category)>>,
-    /// The missing permission was said.
-    said: Mutex<bool>,
 }
 
 impl InstanceHealth {
@@ -66,20 +63,13 @@ impl InstanceHealth {
             match parts.aws.ec2.describe_instance_status(&[filter]).await {
                 Ok(found) => statuses.extend(found),
                 Err(error) if error.is_unauthorized() => {
-                    let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-                    if !*said {
-                        tracing::error!(
-                            %error,
-                            "ec2:DescribeInstanceStatus is not allowed, so sick instances are not replaced; allow it in the IAM policy"
-                        );
-                    }
-                    *said = true;
-                    return Ok(WITHOUT_PERMISSION);
+                    parts.permissions.denied(Feature::InstanceStatus, &error.to_string(), (parts.now)());
+                    return Ok(TRIED_AGAIN);
                 }
                 Err(error) => return Err(ProviderError::new("describing the status of instances", error)),
             }
         }
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        parts.permissions.granted(Feature::InstanceStatus);
         let sick = judge(&statuses, (parts.now)());
         let ids: BTreeSet<&str> = sick.keys().map(String::as_str).collect();
         let round = Round::over(parts, &ids).await;

@@ -19,8 +19,9 @@ use karpenter_ec2::userdata::{UserDataError, WARN_SIZE};
 use karpenter_provider::{InstanceTypes, LaunchError, Notice, Severity};
 
 use crate::calls::{CreateFleet, FleetAnswer, FleetError, Instance, InstanceState, PlacementGroup, Tags};
-use crate::errors::{fleet_refusal, reason_and_message};
+use crate::errors::{UNAUTHORIZED, fleet_refusal, reason_and_message};
 use crate::objects::claim_subject;
+use crate::permissions::{Feature, denies_spot_request_tags};
 use crate::provider::Parts;
 use crate::subnets::ZonalSubnet;
 use crate::unavailable::Scope;
@@ -55,27 +56,42 @@ impl Parts {
     ) -> Result<Launched, LaunchError> {
         let ask = Ask::of(claim, words);
         let partition = group.and_then(|group| template::partition(&ask.requirements, group.partitions));
-        let plan = match self.plans.find(class, claim, types, partition) {
+        let frame = Frame { class, claim, tags, ask: &ask, group, partition };
+        let tagged = self.permissions.allow(Feature::SpotRequestTags, (self.now)());
+        match self.launch_as(&frame, types, tagged).await {
+            // Policies of older releases know no tags of spot requests. If it works without, that was it.
+            Err(Failure::SpotTagsDenied(refused)) => {
+                let again = self.launch_as(&frame, types, false).await;
+                let still_denied = matches!(&again, Err(failure) if failure.is_denied());
+                if still_denied {
+                    return Err(refused);
+                }
+                self.permissions.denied(Feature::SpotRequestTags, &refused.to_string(), (self.now)());
+                again.map_err(Failure::into_launch_error)
+            }
+            Ok(launched) => {
+                if tagged && launched.capacity_type == SPOT {
+                    self.permissions.granted(Feature::SpotRequestTags);
+                }
+                Ok(launched)
+            }
+            other => other.map_err(Failure::into_launch_error),
+        }
+    }
+
+    /// With or without tags on spot requests.
+    async fn launch_as(&self, frame: &Frame<'_>, types: &InstanceTypes, tagged: bool) -> Result<Launched, Failure> {
+        let Frame { class, claim, ask, partition, .. } = *frame;
+        let plan = match self.plans.find(class, claim, types, (partition, tagged)) {
             Some(plan) => plan,
             None => {
-                let plan = Arc::new(self.plan(class, claim, tags, types, &ask, group, partition)?);
-                self.plans.keep(class, claim, types, partition, plan.clone());
+                let plan = Arc::new(self.plan(frame, types, tagged)?);
+                self.plans.keep(class, claim, types, (partition, tagged), plan.clone());
                 plan
             }
         };
         let (types, capacity_type) = (&plan.types, plan.capacity_type);
-        let attempt = Attempt {
-            class,
-            claim,
-            tags,
-            ask: &ask,
-            types,
-            capacity_type,
-            tenancy: plan.tenancy,
-            templates: &plan.templates,
-            group,
-            partition,
-        };
+        let attempt = Attempt { frame, types, capacity_type, tenancy: plan.tenancy, templates: &plan.templates };
         if capacity_type == ON_DEMAND && ask.allows_capacity_type(SPOT) && types.len() < FLEXIBLE {
             tracing::warn!(
                 claim = %claim.metadata.name.as_deref().unwrap_or_default(),
@@ -85,14 +101,15 @@ impl Parts {
         }
         match self.attempt(&attempt).await {
             // Somebody deleted the template behind our back; it was forgotten, and is made anew.
-            Err(Failure::TemplateGone(_)) => self.attempt(&attempt).await.map_err(Failure::into_launch_error),
-            other => other.map_err(Failure::into_launch_error),
+            Err(Failure::TemplateGone(_)) => self.attempt(&attempt).await,
+            other => other,
         }
     }
 
     async fn attempt(&self, attempt: &Attempt<'_>) -> Result<Launched, Failure> {
         let now = (self.now)();
-        let Attempt { class, claim, tags, ask, types, capacity_type, .. } = *attempt;
+        let Attempt { frame, types, capacity_type, .. } = *attempt;
+        let Frame { class, claim, tags, ask, .. } = *frame;
         let subnets = self.subnets.choose(class, types, capacity_type, now);
         if subnets.is_empty() {
             let message = "getting subnets, no subnets in the node class status";
@@ -126,25 +143,25 @@ impl Parts {
                     self.launch_templates.forget(names(&request)).await;
                     return Err(Failure::TemplateGone(refused));
                 }
+                if error.is_unauthorized() {
+                    return Err(attempt.denied(refused, &error.to_string()));
+                }
                 return Err(refused.into());
             }
         };
         self.learn(attempt, &answer, &subnets);
-        self.launched(attempt, &answer).ok_or_else(|| fleet_refusal(&answer.errors).into())
+        self.launched(attempt, &answer).ok_or_else(|| {
+            let refused = fleet_refusal(&answer.errors);
+            match answer.errors.iter().find(|error| error.code == UNAUTHORIZED) {
+                Some(error) => attempt.denied(refused, &format!("{}: {}", error.code, error.message)),
+                None => refused.into(),
+            }
+        })
     }
 
     /// What holds for every claim that asks for the same.
-    #[expect(clippy::too_many_arguments, reason = "everything that a launch depends on")]
-    fn plan(
-        &self,
-        class: &EC2NodeClass,
-        claim: &NodeClaim,
-        tags: &Tags,
-        types: &InstanceTypes,
-        ask: &Ask<'_>,
-        group: Option<&PlacementGroup>,
-        partition: Option<u32>,
-    ) -> Result<Plan, LaunchError> {
+    fn plan(&self, frame: &Frame<'_>, types: &InstanceTypes, tagged: bool) -> Result<Plan, LaunchError> {
+        let Frame { class, claim, tags, ask, group, partition } = *frame;
         let types = candidates::candidates(types, ask, self.settings.strict_min_values)?;
         let capacity_type = candidates::capacity_type(&types, ask);
         let tenancy = candidates::tenancy(ask);
@@ -158,6 +175,7 @@ impl Parts {
             reserved_capacity: self.settings.ec2.reserved_capacity,
             placement_group_id: group.map(|group| group.id.as_str()),
             partition,
+            tag_spot_requests: tagged,
             kubelets: &kubelets,
         };
         let choice = Choice { types: &types, capacity_type, tenancy, tags };
@@ -210,7 +228,7 @@ impl Parts {
             if error.is_spot_role() && attempt.capacity_type == SPOT {
                 self.unavailable.mark_class(CapacityClass::Spot, now);
                 self.recorder.publish(Notice {
-                    subject: claim_subject(attempt.claim),
+                    subject: claim_subject(attempt.frame.claim),
                     severity: Severity::Warning,
                     reason: "SpotServiceLinkedRoleCreationFailed",
                     message: format!(
@@ -240,7 +258,7 @@ impl Parts {
             instance_type = %error.instance_type, zone = %error.zone, capacity_type = attempt.capacity_type,
             reason = %error.code, %fleet, "removing offering from offerings"
         );
-        let group = attempt.group.map(|group| group.id.clone());
+        let group = attempt.frame.group.map(|group| group.id.clone());
         if error.is_spread_limit() && group.is_some() {
             let scope = Scope { placement_group: group, partition: None };
             for kind in attempt.types {
@@ -248,7 +266,7 @@ impl Parts {
             }
             return;
         }
-        let partition = attempt.partition.map(|partition| partition.to_string());
+        let partition = attempt.frame.partition.map(|partition| partition.to_string());
         let scope = Scope { placement_group: group, partition };
         self.unavailable.mark_pool(class, &error.instance_type, &error.zone, &scope, now);
     }
@@ -261,10 +279,11 @@ impl Parts {
         let reservation = (attempt.capacity_type == RESERVED)
             .then(|| attempt.reservation(&found.instance_type, &found.zone).cloned())
             .flatten();
-        let requests_efa = attempt.ask.requests.0.contains_key(template::EFA);
-        let efa = requests_efa || attempt.class.spec.network_interfaces.as_ref().is_some_and(|list| !list.is_empty());
+        let requests_efa = attempt.frame.ask.requests.0.contains_key(template::EFA);
+        let efa =
+            requests_efa || attempt.frame.class.spec.network_interfaces.as_ref().is_some_and(|list| !list.is_empty());
         let efas = kind.as_ref().filter(|_| efa).map_or(0, |kind| kind.capacity.get(template::EFA).units());
-        let groups = attempt.class.status.iter().filter_map(|status| status.security_groups.as_ref()).flatten();
+        let groups = attempt.frame.class.status.iter().filter_map(|status| status.security_groups.as_ref()).flatten();
         let instance = Instance {
             id: found.ids[0].clone(),
             state: InstanceState::Pending,
@@ -274,7 +293,7 @@ impl Parts {
             zone_id: None,
             subnet_id: found.subnet_id.clone(),
             launched_at: now,
-            tags: attempt.tags.clone(),
+            tags: attempt.frame.tags.clone(),
             spot_request_id: None,
             capacity_reservation_id: reservation
                 .as_ref()
@@ -285,31 +304,37 @@ impl Parts {
             tenancy: Some(attempt.tenancy.to_owned()),
             security_groups: groups.map(|group| group.id.clone()).collect(),
             efa_interfaces: u32::try_from(efas).unwrap_or(0),
-            placement_group_id: attempt.group.map(|group| group.id.clone()),
-            partition: attempt.partition,
+            placement_group_id: attempt.frame.group.map(|group| group.id.clone()),
+            partition: attempt.frame.partition,
         };
         Some(Launched {
             instance,
             kind,
             capacity_type: attempt.capacity_type,
             reservation,
-            partition: attempt.partition,
+            partition: attempt.frame.partition,
         })
     }
 }
 
+/// What a launch is about, whatever becomes of it.
 #[derive(Clone, Copy)]
-struct Attempt<'a> {
+struct Frame<'a> {
     class: &'a EC2NodeClass,
     claim: &'a NodeClaim,
     tags: &'a Tags,
     ask: &'a Ask<'a>,
+    group: Option<&'a PlacementGroup>,
+    partition: Option<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    frame: &'a Frame<'a>,
     types: &'a [InstanceType],
     capacity_type: &'static str,
     tenancy: &'static str,
     templates: &'a [Planned],
-    group: Option<&'a PlacementGroup>,
-    partition: Option<u32>,
 }
 
 impl Attempt<'_> {
@@ -318,17 +343,38 @@ impl Attempt<'_> {
         let kind = self.types.iter().find(|kind| &*kind.name == instance_type)?;
         kind.offerings.iter().find(|o| o.reservation.is_some() && o.zone().as_deref() == Some(zone))
     }
+
+    fn denied(&self, refused: LaunchError, why: &str) -> Failure {
+        let tagged = self.templates.iter().any(|planned| planned.template.tag_spot_requests);
+        if tagged && denies_spot_request_tags(why) {
+            Failure::SpotTagsDenied(refused)
+        } else {
+            Failure::Denied(refused)
+        }
+    }
 }
 
 enum Failure {
     TemplateGone(LaunchError),
+    /// Perhaps only for the tags of the spot request.
+    SpotTagsDenied(LaunchError),
+    Denied(LaunchError),
     Launch(LaunchError),
 }
 
 impl Failure {
+    fn is_denied(&self) -> bool {
+        match self {
+            Self::SpotTagsDenied(_) | Self::Denied(_) => true,
+            Self::TemplateGone(_) | Self::Launch(_) => false,
+        }
+    }
+
     fn into_launch_error(self) -> LaunchError {
         match self {
-            Self::TemplateGone(error) | Self::Launch(error) => error,
+            Self::TemplateGone(error) | Self::SpotTagsDenied(error) | Self::Denied(error) | Self::Launch(error) => {
+                error
+            }
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod node_class;
 pub mod objects;
 pub mod offering_series;
 mod own_kubelet;
+pub mod permissions;
 pub mod placement_groups;
 pub mod prices;
 pub mod profiles;

@@ -4,6 +4,7 @@
 //! profile, and old ones are swept when nothing refers to them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use karpenter_api::{EC2NodeClass, labels};
 
 use crate::calls::{Aws, AwsError, InstanceProfile, NewInstanceProfile, Result, Tags};
 use crate::fnv::fnv1_64;
+use crate::permissions::{Feature, Permissions};
 use crate::ttl::Ttl;
 
 const READ_LIFE: Duration = Duration::from_secs(15 * 60);
@@ -26,10 +28,11 @@ pub struct Profiles {
     /// By role and node class: what was just made, should the status update get lost.
     made: Ttl<(String, String), String>,
     protected: Ttl<String, ()>,
+    permissions: Arc<Permissions>,
 }
 
 impl Profiles {
-    pub fn new(aws: Aws, cluster: &str) -> Self {
+    pub fn new(aws: Aws, cluster: &str, permissions: Arc<Permissions>) -> Self {
         Self {
             aws,
             cluster: cluster.to_owned(),
@@ -37,6 +40,7 @@ impl Profiles {
             missing_roles: Ttl::new(REMEMBERED),
             made: Ttl::new(REMEMBERED),
             protected: Ttl::new(PROTECTED),
+            permissions,
         }
     }
 
@@ -129,9 +133,14 @@ impl Profiles {
     }
 
     /// All profiles of a node class, and the one that older releases named by the class alone.
-    pub async fn delete_of(&self, class: &EC2NodeClass) -> Result<()> {
+    pub async fn delete_of(&self, class: &EC2NodeClass, now: Timestamp) -> Result<()> {
         let path = self.path(&class.metadata.uid.clone().unwrap_or_default());
-        for profile in self.under(&path).await? {
+        let found = match self.under(&path, now).await? {
+            Some(found) => found,
+            // What cannot be listed is found by the one name we know, if it is ours.
+            None => self.in_status(class, &path).await?.into_iter().collect(),
+        };
+        for profile in found {
             self.delete(&profile).await?;
         }
         let legacy = self.name(&class.metadata.name.clone().unwrap_or_default());
@@ -148,7 +157,7 @@ impl Profiles {
     /// Deletes profiles of this cluster that nothing refers to. The first failure ends the round.
     pub async fn sweep(&self, in_use: &BTreeSet<String>, now: Timestamp) -> Result<usize> {
         let mut deleted = 0;
-        for profile in self.under(&self.cluster_path()).await? {
+        for profile in self.under(&self.cluster_path(), now).await?.unwrap_or_default() {
             let kept = in_use.contains(&profile.name) || self.protected.get(&profile.name, now).is_some();
             if !kept {
                 self.delete(&profile).await?;
@@ -158,11 +167,36 @@ impl Profiles {
         Ok(deleted)
     }
 
-    /// Some endpoints ignore the prefix, and what follows deletes; so it is checked here again.
-    async fn under(&self, path: &str) -> Result<Vec<InstanceProfile>> {
-        let mut profiles = self.aws.iam.list_instance_profiles(path).await?;
-        profiles.retain(|profile| profile.path.starts_with(path));
-        Ok(profiles)
+    /// Some endpoints ignore the prefix, and what follows deletes; so it is checked here again. `None`: we may not know.
+    async fn under(&self, path: &str, now: Timestamp) -> Result<Option<Vec<InstanceProfile>>> {
+        if !self.permissions.allow(Feature::ProfileListing, now) {
+            return Ok(None);
+        }
+        match self.aws.iam.list_instance_profiles(path).await {
+            Ok(mut profiles) => {
+                self.permissions.granted(Feature::ProfileListing);
+                profiles.retain(|profile| profile.path.starts_with(path));
+                Ok(Some(profiles))
+            }
+            Err(error) if error.is_denied() => {
+                self.permissions.denied(Feature::ProfileListing, &error.to_string(), now);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The profile that the status names, unless somebody else made it.
+    async fn in_status(&self, class: &EC2NodeClass, path: &str) -> Result<Option<InstanceProfile>> {
+        let named = class.status.as_ref().and_then(|status| status.instance_profile.as_deref()).unwrap_or_default();
+        if named.is_empty() {
+            return Ok(None);
+        }
+        match self.aws.iam.get_instance_profile(named).await {
+            Ok(profile) => Ok(Some(profile).filter(|profile| profile.path.starts_with(path))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn delete(&self, profile: &InstanceProfile) -> Result<()> {

@@ -26,6 +26,7 @@ use crate::launch::{FleetBatch, Launched, Plans, reservation_labels};
 use crate::objects::{Objects, claim_subject, pool_subject};
 use crate::offering_series::{OfferingSeries, TypeSeries};
 use crate::own_kubelet;
+use crate::permissions::Permissions;
 use crate::placement_groups::PlacementGroups;
 use crate::profiles::Profiles;
 use crate::reservations::Reservations;
@@ -62,6 +63,8 @@ pub struct Parts {
     pub placement_groups: PlacementGroups,
     pub launch_templates: Templates,
     pub version: Version,
+    /// Shared with whoever finds one missing.
+    pub permissions: Arc<Permissions>,
     pub instances: Instances,
     pub(crate) fleets: FleetBatch,
     pub(crate) plans: Plans,
@@ -109,6 +112,7 @@ impl Parts {
             let observer = observer.clone();
             Arc::new(move |size, waited| observer.batched(batcher, size, waited))
         };
+        let permissions = Arc::new(Permissions::default());
         let measures = [measure("describe_instances"), measure("terminate_instances")];
         Arc::new(Self {
             types: Types::new(aws.clone(), settings.ec2),
@@ -116,7 +120,7 @@ impl Parts {
             subnets: Subnets::new(aws.clone(), settings.subnet_refresh),
             security_groups: SecurityGroups::new(aws.clone()),
             images: Images::new(aws.clone(), settings.ami_refresh),
-            profiles: Profiles::new(aws.clone(), &settings.cluster_name),
+            profiles: Profiles::new(aws.clone(), &settings.cluster_name, permissions.clone()),
             reservations: Reservations::new(aws.clone()),
             placement_groups: PlacementGroups::new(aws.clone()),
             version: Version::new(&settings.kubernetes_version),
@@ -129,6 +133,7 @@ impl Parts {
             ),
             fleets: FleetBatch::new(aws.clone(), now.clone(), measure("create_fleet")),
             zonal_shifts,
+            permissions,
             plans: Plans::default(),
             words: karpenter_ec2::vocabulary(),
             cluster_cidr: Mutex::new(None),

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::calls::Tags;
 use crate::instances::{Look, instance_id};
 use crate::node_class::is_status;
+use crate::permissions::Feature;
 use crate::provider::Parts;
 
 /// CreateTags shares its limit with launches.
@@ -42,15 +43,16 @@ pub async fn tag(parts: &Parts, client: &kube::Client, claim: &NodeClaim) -> Res
         (labels::NODECLAIM_TAG, name.clone()),
         (labels::EKS_CLUSTER_NAME_TAG, parts.settings.cluster_name.clone()),
     ];
-    let missing: Tags = wanted
+    let mut missing: Tags = wanted
         .into_iter()
         .filter(|(key, _)| !instance.tags.contains_key(*key))
         .map(|(key, value)| (key.to_owned(), value))
         .collect();
+    if !parts.permissions.allow(Feature::ClusterNameTag, (parts.now)()) {
+        missing.remove(labels::EKS_CLUSTER_NAME_TAG);
+    }
     if !missing.is_empty() {
-        let tagged = parts.instances.tag(id, &missing).await;
-        tokio::time::sleep(PAUSE).await;
-        match tagged {
+        match send(parts, id, missing).await {
             Err(error) if error.is_not_found() => return Ok(()),
             other => other.map_err(|error| ProviderError::new("tagging the instance", error))?,
         }
@@ -61,4 +63,24 @@ pub async fn tag(parts: &Parts, client: &kube::Client, claim: &NodeClaim) -> Res
         Err(error) if is_status(&error, 404) => Ok(()),
         other => other.map(|_| ()).map_err(|error| ProviderError::new("annotating the NodeClaim", error)),
     }
+}
+
+/// Policies of older releases allow the names of node and claim only.
+async fn send(parts: &Parts, id: &str, mut tags: Tags) -> crate::calls::Result<()> {
+    let sent = parts.instances.tag(id, &tags).await;
+    tokio::time::sleep(PAUSE).await;
+    let denied = match sent {
+        Err(error) if error.is_denied() => error,
+        other => return other,
+    };
+    if tags.remove(labels::EKS_CLUSTER_NAME_TAG).is_none() {
+        return Err(denied);
+    }
+    if !tags.is_empty() {
+        let sent = parts.instances.tag(id, &tags).await;
+        tokio::time::sleep(PAUSE).await;
+        sent?;
+    }
+    parts.permissions.denied(Feature::ClusterNameTag, &denied.to_string(), (parts.now)());
+    Ok(())
 }

@@ -114,3 +114,6 @@ impl Templates {
         self.aws.ec2.describe_launch_templates(&request).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! For tests: real instance types under a node class, and an EC2 that answers what it was told to and remembers what it
 //! was asked.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -78,6 +79,8 @@ pub(crate) fn at(second: i64) -> Timestamp {
 
 #[derive(Default)]
 pub(crate) struct Fake {
+    /// What is said about launch templates, one answer for each question.
+    pub(crate) templates: Mutex<VecDeque<Result<Vec<LaunchTemplate>>>>,
     pub(crate) subnets: Mutex<Vec<Subnet>>,
     pub(crate) instances: Mutex<Vec<Instance>>,
     /// Ids that EC2 leaves as they are when asked to terminate them together with others.
@@ -238,12 +241,15 @@ impl Ec2 for Fake {
         not_scripted("CreateTags")
     }
 
-    async fn create_launch_template(&self, _: &NewLaunchTemplate) -> Result<LaunchTemplate> {
-        not_scripted("CreateLaunchTemplate")
+    async fn create_launch_template(&self, new: &NewLaunchTemplate) -> Result<LaunchTemplate> {
+        self.ask(format!("CreateLaunchTemplate {}", new.name));
+        Ok(LaunchTemplate { id: "lt-new".to_owned(), name: new.name.clone() })
     }
 
-    async fn describe_launch_templates(&self, _: &DescribeLaunchTemplates) -> Result<Vec<LaunchTemplate>> {
-        not_scripted("DescribeLaunchTemplates")
+    async fn describe_launch_templates(&self, request: &DescribeLaunchTemplates) -> Result<Vec<LaunchTemplate>> {
+        self.ask(format!("DescribeLaunchTemplates {}", request.names.join(",")));
+        let next = self.templates.lock().unwrap().pop_front();
+        next.unwrap_or_else(|| not_scripted("DescribeLaunchTemplates"))
     }
 
     async fn delete_launch_template_by_id(&self, _: &str) -> Result<()> {

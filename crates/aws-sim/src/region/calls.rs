@@ -10,7 +10,7 @@ use karpenter_provider_aws::calls::{
 };
 
 use super::records::matches;
-use super::staging::health_matches;
+use super::staging::{Forbidden, health_matches};
 use super::{Region, matches_tags};
 
 fn unknown_instance(operation: &'static str, id: &str) -> AwsError {
@@ -182,6 +182,11 @@ impl Ec2 for Region {
     async fn create_tags(&self, resources: &[String], tags: &Tags) -> Result<()> {
         self.arrive("CreateTags").await?;
         let mut state = self.lock();
+        let forbidden = |what: &Forbidden| matches!(what, Forbidden::TagKey(key) if tags.contains_key(*key));
+        if state.staged.forbidden.iter().any(forbidden) {
+            let message = "You are not authorized to perform this operation.";
+            return Err(AwsError::new("CreateTags", "UnauthorizedOperation", message));
+        }
         if let Some(missing) = resources.iter().find(|id| !state.records.contains_key(*id)) {
             return Err(unknown_instance("CreateTags", missing));
         }

@@ -12,6 +12,7 @@ use karpenter_provider_aws::calls::{
 };
 use karpenter_provider_aws::ttl::later;
 
+use super::staging::Forbidden;
 use super::templates::{HeldTemplate, not_found};
 use super::{Record, State};
 use crate::boot;
@@ -78,6 +79,15 @@ impl State {
         Ok(answer)
     }
 
+    fn forbidden_tags(&self, candidate: &Candidate<'_>) -> Option<(String, String)> {
+        let tagged = candidate.template.template.tag_spot_requests;
+        if !tagged || !self.staged.forbidden.contains(&Forbidden::SpotRequestTags) {
+            return None;
+        }
+        let message = "You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/karpenter is not authorized to perform: ec2:CreateTags on resource: arn:aws:ec2:us-east-1:111122223333:spot-instances-request/* because no identity-based policy allows the ec2:CreateTags action.";
+        Some(("UnauthorizedOperation".to_owned(), message.to_owned()))
+    }
+
     fn launch(&mut self, options: &Options, request: &CreateFleet, now: Timestamp) -> FleetAnswer {
         let number = self.calls.get("CreateFleet").copied().unwrap_or(0).to_string();
         let unique = request.client_token.clone().unwrap_or_else(|| number.clone());
@@ -98,7 +108,7 @@ impl State {
             if wanted == 0 {
                 break;
             }
-            let refusal = self.refusal(options, candidate, &number);
+            let refusal = self.forbidden_tags(candidate).or_else(|| self.refusal(options, candidate, &number));
             if let Some((code, message)) = refusal {
                 errors.insert(error(candidate, &code, &message));
                 continue;

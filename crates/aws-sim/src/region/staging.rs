@@ -1,6 +1,6 @@
 //! What only ever happens because somebody says so: sick instances, shifted zones, placement groups that go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_provider_aws::calls::{Filter, InstanceStatus, NewLaunchTemplate, PlacementGroup, Shift, StatusCheck};
 
@@ -13,6 +13,16 @@ pub(super) struct Staged {
     /// `None`: the cluster is not registered with ARC.
     pub(super) shifts: Option<Vec<Shift>>,
     pub(super) placement_groups: Vec<PlacementGroup>,
+    pub(super) forbidden: BTreeSet<Forbidden>,
+}
+
+/// What the policies of older releases do not allow, beside whole calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Forbidden {
+    /// Launches whose template tags the spot request.
+    SpotRequestTags,
+    /// This key on instances that run.
+    TagKey(&'static str),
 }
 
 impl Region {
@@ -33,6 +43,11 @@ impl Region {
     /// Every launch template there is.
     pub fn templates(&self) -> Vec<NewLaunchTemplate> {
         self.lock().templates.values().map(|held| held.template.clone()).collect()
+    }
+
+    /// From now on the policy does not allow it.
+    pub fn forbid(&self, what: Forbidden) {
+        self.lock().staged.forbidden.insert(what);
     }
 
     /// Somebody takes a tag off an instance.

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Parser;
+use karpenter_provider_aws::calls::PERMISSIONS;
 
-use super::actions::CALLS;
 use super::statements::{Policy, Statement, policies};
 use super::*;
 
@@ -37,7 +37,7 @@ fn granted(policies: &[Policy]) -> BTreeSet<&'static str> {
 #[test]
 fn each_call_of_the_provider_is_allowed_and_nothing_else() {
     // covers: API-IAM-01
-    let used: BTreeSet<&str> = CALLS.iter().flat_map(|(_, actions)| *actions).copied().collect();
+    let used: BTreeSet<&str> = PERMISSIONS.iter().flat_map(|(_, actions)| *actions).copied().collect();
     assert_eq!(granted(&policies(&scope(&[]))), used);
 }
 
@@ -54,7 +54,7 @@ fn the_table_of_calls_knows_every_method_of_the_traits() {
         .map(|rest| rest.split('(').next().unwrap_or(rest))
         .collect();
     assert!(methods.len() > 25, "the traits are found: {methods:?}");
-    let listed: BTreeSet<&str> = CALLS.iter().map(|(method, _)| *method).collect();
+    let listed: BTreeSet<&str> = PERMISSIONS.iter().map(|(method, _)| *method).collect();
     assert_eq!(methods.difference(&listed).collect::<Vec<_>>(), Vec::<&&str>::new());
     // The client's own, which no trait of the provider has.
     let own = BTreeSet::from(["get_caller_identity"]);
@@ -457,6 +457,17 @@ fn terraform_has_the_names_that_users_read() {
     assert!(module.contains(key));
     let web = text(&["-o", "terraform", "--oidc-provider=x.example/id/1", "--interruption-queue="], &[]).unwrap();
     assert!(!web.contains("pod_identity") && !web.contains("aws_sqs_queue") && !web.contains("queue_url"));
+}
+
+#[test]
+fn nodes_are_let_in_by_whoever_runs_the_cluster() {
+    // covers: API-IAM-31
+    let all = granted(&policies(&scope(&[])));
+    let of_eks: Vec<_> = all.into_iter().filter(|action| action.starts_with("eks:")).collect();
+    assert_eq!(of_eks, ["eks:DescribeCluster"], "the controller neither makes access entries nor maps roles");
+    let module = text(&["-o", "terraform"], &[]).unwrap();
+    let entry = module.split("resource \"aws_eks_access_entry\" \"node\" {").nth(1).unwrap();
+    assert!(entry.split('}').next().unwrap().contains("\"EC2_LINUX\""), "{entry}");
 }
 
 #[test]

@@ -20,6 +20,9 @@ pub(crate) struct Plan {
     pub(crate) templates: Vec<Planned>,
 }
 
+/// The partition asked for, and whether spot requests are tagged.
+pub(crate) type Variant = (Option<u32>, bool);
+
 #[derive(Default)]
 pub(crate) struct Plans {
     /// Newest first.
@@ -39,9 +42,9 @@ impl Plans {
         class: &EC2NodeClass,
         claim: &NodeClaim,
         types: &InstanceTypes,
-        partition: Option<u32>,
+        variant: Variant,
     ) -> Option<Arc<Plan>> {
-        let key = key(class, claim, partition);
+        let key = key(class, claim, variant);
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |held: &&Held| Arc::ptr_eq(&held.types, types) && held.key == key;
         held.iter().find(same).map(|held| held.plan.clone())
@@ -52,18 +55,18 @@ impl Plans {
         class: &EC2NodeClass,
         claim: &NodeClaim,
         types: &InstanceTypes,
-        partition: Option<u32>,
+        variant: Variant,
         plan: Arc<Plan>,
     ) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.push_front(Held { types: types.clone(), key: key(class, claim, partition), plan });
+        held.push_front(Held { types: types.clone(), key: key(class, claim, variant), plan });
         held.truncate(KEPT);
     }
 }
 
 /// Everything of the two objects that a plan looks at.
-fn key(class: &EC2NodeClass, claim: &NodeClaim, partition: Option<u32>) -> String {
+fn key(class: &EC2NodeClass, claim: &NodeClaim, variant: Variant) -> String {
     let (of_class, of_claim) = (&class.metadata, &claim.metadata);
-    let parts = (&of_class.uid, &of_class.resource_version, &of_claim.labels, &claim.spec, partition);
+    let parts = (&of_class.uid, &of_class.resource_version, &of_claim.labels, &claim.spec, variant);
     serde_json::to_string(&parts).expect("plain data with string keys")
 }

@@ -39,6 +39,8 @@ pub struct Surroundings<'a> {
     pub reserved_capacity: bool,
     pub placement_group_id: Option<&'a str>,
     pub partition: Option<u32>,
+    /// Spot requests may be tagged; policies of older releases do not allow it.
+    pub tag_spot_requests: bool,
     /// What formulas of the kubelet settings come to.
     pub kubelets: &'a Kubelets,
 }
@@ -165,7 +167,7 @@ fn one(
         }),
         market_type,
         tags: choice.tags.clone(),
-        tag_spot_requests: choice.capacity_type == karpenter_core::labels::SPOT,
+        tag_spot_requests: around.tag_spot_requests && choice.capacity_type == karpenter_core::labels::SPOT,
     };
     // The name is the content: equal templates are one, and no change is ever made to a template that is there.
     template.name = format!("karpenter.k8s.aws/{}", hash_of(&(&template, choice.capacity_type)));

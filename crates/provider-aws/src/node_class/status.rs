@@ -135,6 +135,10 @@ pub(super) async fn placement_group(parts: &Parts, class: &mut EC2NodeClass, con
         }
         Err(error) => {
             conditions.bad(PLACEMENT_GROUP, "PlacementGroupResolutionFailed", &error.to_string());
+            // The condition says it; to fail every round over a policy would say nothing more.
+            if error.is_denied() {
+                return Ok(MINUTE);
+            }
             return Err(format!("getting placement group, {error}").into());
         }
     }
@@ -144,6 +148,13 @@ pub(super) async fn placement_group(parts: &Parts, class: &mut EC2NodeClass, con
 pub(super) async fn reservations(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
     let now = (parts.now)();
     let found = parts.reservations.list(class, now).await;
+    if let Some(denied) = found.as_ref().err().filter(|error| error.is_denied()) {
+        let message = format!(
+            "capacity reservations are selected, and ec2:DescribeCapacityReservations is not allowed: {denied}"
+        );
+        conditions.bad(RESERVATIONS, "Unauthorized", &message);
+        return Ok(MINUTE);
+    }
     let found = found.map_err(|error| format!("getting capacity reservations, {error}"))?;
     conditions.good(RESERVATIONS);
     let known = |reservation: &crate::calls::CapacityReservation| {

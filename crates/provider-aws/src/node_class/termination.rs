@@ -30,7 +30,7 @@ impl NodeClassController {
             return Ok(Next::After(TELL_AGAIN));
         }
         if !self.parts.settings.isolated_vpc {
-            let deleted = self.parts.profiles.delete_of(class).await;
+            let deleted = self.parts.profiles.delete_of(class, (self.parts.now)()).await;
             deleted.map_err(|error| format!("deleting instance profiles, {error}"))?;
         }
         let deleted = self.parts.launch_templates.delete_of(&name).await;

@@ -340,6 +340,7 @@ fn template(
         reserved_capacity: parts.settings.ec2.reserved_capacity,
         placement_group_id: group.as_ref().map(|group| group.id.as_str()),
         partition: None,
+        tag_spot_requests: true,
         kubelets: &kubelets,
     };
     let types = [kind.clone()];

@@ -7,7 +7,7 @@ use crate::testing::{Fake, at, class};
 
 fn lab() -> (Arc<Fake>, Profiles) {
     let fake = Arc::new(Fake::default());
-    let profiles = Profiles::new(fake.aws(), "here");
+    let profiles = Profiles::new(fake.aws(), "here", Arc::default());
     (fake, profiles)
 }
 
@@ -53,7 +53,7 @@ async fn nothing_outside_the_path_is_deleted() {
     let foreign = "/karpenter/us-east-1/elsewhere/u-1/";
     *fake.profiles.lock().unwrap() =
         vec![profile("mine", ours, "nodes"), profile("theirs", foreign, "nodes"), profile(&legacy, "/", "nodes")];
-    profiles.delete_of(&class).await.unwrap();
+    profiles.delete_of(&class, at(0)).await.unwrap();
     let left: Vec<String> = fake.profiles.lock().unwrap().iter().map(|profile| profile.name.clone()).collect();
     assert_eq!(left, ["theirs"]);
     let deleted: Vec<String> =

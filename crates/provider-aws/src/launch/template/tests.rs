@@ -52,6 +52,7 @@ impl Fixture {
             reserved_capacity: self.reserved_capacity,
             placement_group_id: self.group,
             partition: self.group.map(|_| 2),
+            tag_spot_requests: true,
             kubelets: &self.kubelets,
         };
         let tags = crate::tags::launch_tags(&self.class, Some(&self.claim), "here").unwrap();

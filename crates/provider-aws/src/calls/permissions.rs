@@ -1,7 +1,7 @@
 //! Which permission each call needs. Every call the provider can make is here, so a policy can be held against it.
 
 /// The trait's method, and the actions that IAM asks for when it is called.
-pub(super) const CALLS: [(&str, &[&str]); 33] = [
+pub const PERMISSIONS: [(&str, &[&str]); 33] = [
     ("describe_instance_types_dry_run", &["ec2:DescribeInstanceTypes"]),
     ("describe_instance_types", &["ec2:DescribeInstanceTypes"]),
     ("describe_instance_type_offerings", &["ec2:DescribeInstanceTypeOfferings"]),
@@ -39,3 +39,9 @@ pub(super) const CALLS: [(&str, &[&str]); 33] = [
     ("get_managed_resource", &["arc-zonal-shift:GetManagedResource"]),
     ("get_caller_identity", &[]),
 ];
+
+/// The service that a call belongs to, by its name on the wire.
+pub fn service_of(call: &str) -> Option<&'static str> {
+    let rights = PERMISSIONS.iter().flat_map(|(_, rights)| *rights);
+    rights.filter_map(|right| right.split_once(':')).find(|(_, name)| *name == call).map(|(service, _)| service)
+}

@@ -1,0 +1,82 @@
+use std::sync::Arc;
+
+use karpenter_api::NodeClaim;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::launch::template::{Choice, Surroundings, plan};
+use crate::testing::{Fake, at, class, facts, types};
+
+fn wanted() -> NewLaunchTemplate {
+    let cluster = karpenter_ec2::userdata::ClusterFacts {
+        name: "here".into(),
+        endpoint: "https://api".into(),
+        ca_bundle: None,
+        cidr: Some("10.0.0.0/16".into()),
+    };
+    let kubelets = Default::default();
+    let around = Surroundings {
+        region: "us-east-1",
+        cluster: &cluster,
+        cluster_dns: None,
+        ipv6: false,
+        reserved_capacity: true,
+        placement_group_id: None,
+        partition: None,
+        tag_spot_requests: true,
+        kubelets: &kubelets,
+    };
+    let kinds: Vec<_> = types(&facts(), &["m5.large"]).iter().map(|kind| (**kind).clone()).collect();
+    let tags = Default::default();
+    let choice = Choice { types: &kinds, capacity_type: "on-demand", tenancy: "default", tags: &tags };
+    plan(&class(json!({})), &NodeClaim::default(), &choice, &around).unwrap().remove(0).template
+}
+
+/// Anything that EC2, or whoever stands in for it, might say of a template's name.
+fn answers() -> impl Strategy<Value = Result<Vec<LaunchTemplate>>> {
+    let template = ("[a-z/0-9]{0,6}", "[a-z/0-9]{0,6}").prop_map(|(id, name)| LaunchTemplate { id, name });
+    let code = prop_oneof![
+        Just("InvalidLaunchTemplateName.NotFoundException"),
+        Just("InvalidLaunchTemplateId.NotFound"),
+        Just("RequestLimitExceeded"),
+        Just("UnauthorizedOperation"),
+        Just("InternalError"),
+        Just(""),
+    ];
+    prop_oneof![
+        prop::collection::vec(template, 0..3).prop_map(Ok),
+        (code, ".{0,8}").prop_map(|(code, text)| Err(AwsError::new("DescribeLaunchTemplates", code, text))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A template is made if and only if EC2 says that there is none; it is ours once that worked, and asked about again
+    /// if it did not.
+    #[test]
+    fn whatever_is_said_of_a_template_it_is_there_once(said in prop::collection::vec(answers(), 1..5)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (fake, template) = (Arc::new(Fake::default()), wanted());
+            let templates = Templates::new(fake.aws(), "here");
+            for (second, answer) in said.iter().enumerate() {
+                let now = at(second as i64);
+                fake.templates.lock().unwrap().push_back(answer.clone());
+                let missing = answer.as_ref().is_err_and(AwsError::is_not_found);
+                let there = answer.as_ref().is_ok_and(|found| found.len() == 1);
+                let ensured = templates.ensure(&template, now).await;
+                assert_eq!(ensured.is_ok(), missing || there, "{answer:?}");
+                let asked = fake.asked();
+                let made = asked.iter().filter(|call| call.starts_with("Create")).count();
+                assert_eq!((asked.len() - made, made), (1, usize::from(missing)), "{asked:?}");
+                if ensured.is_ok() {
+                    templates.ensure(&template, now).await.unwrap();
+                    assert!(fake.asked().is_empty(), "known for a minute");
+                    return;
+                }
+            }
+        });
+    }
+}
