@@ -8,6 +8,7 @@ use karpenter_aws_sim::{Options, Script, Target};
 use karpenter_core::InstanceType;
 use karpenter_provider::{CloudProvider, LaunchError};
 use karpenter_provider_aws::calls::{CapacityReservation, DescribeLaunchTemplates, Filter};
+use karpenter_provider_aws::{LiveObjects, Parts, Unobserved, tasks};
 use serde_json::{Value, json};
 
 use crate::lab::{CAPACITY, Lab, TYPE, claim, default_spec, on_demand, quiet, tags};
@@ -362,4 +363,69 @@ async fn a_reserved_instance_without_reservation_is_called_on_demand() {
         }
     }
     assert_eq!(karpenter_provider_aws::demotion::round(&lab.parts, &lab.client).await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_loop_has_its_interval() {
+    // covers: AWS-MET-12
+    let lab = Lab::new(quiet(1)).await;
+    lab.region.set_shifts(Vec::new());
+    let mut settings = lab.settings.clone();
+    (settings.interruption_queue, settings.enable_zonal_shift) = (Some("simulated".to_owned()), true);
+    let reads = Arc::new(LiveObjects(lab.client.clone()));
+    let parts =
+        Parts::new(lab.region.aws(), settings, lab.now.clone(), reads, lab.notices.clone(), Arc::new(Unobserved));
+    parts.start().await.unwrap();
+    let (minute, hour) = (60, 3600);
+    for task in tasks(&parts, &lab.client) {
+        let want = match task.name {
+            "providers.instancetype" | "providers.pricing.on_demand" | "providers.pricing.spot" => 12 * hour,
+            "providers.version" => 5 * minute,
+            "providers.ssm.invalidation" | "instanceprofile.garbagecollection" => 30 * minute,
+            "capacityreservation.capacitytype" | "capacityreservation.expiration" => minute,
+            "interruption.instancestatus" | "cloudprovider.metrics" => minute,
+            "zonalshift" => 30,
+            "providers.launchtemplate" => 10,
+            "interruption" => 0,
+            other => panic!("no interval is known of {other}"),
+        };
+        assert_eq!((task.round)().await.unwrap().as_secs(), want, "{}", task.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_is_asked_for_again_when_its_time_is_over() {
+    // covers: AWS-MET-11, AWS-SUBNET-03, AWS-SG-03, AWS-IP-10
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    const ASKED: [&str; 6] = [
+        "DescribeSubnets",
+        "DescribeSecurityGroups",
+        "DescribeImages",
+        "GetInstanceProfile",
+        "GetParameter",
+        "RunInstances",
+    ];
+    let look = async || {
+        lab.settle_class().await;
+        let calls = lab.region.calls();
+        ASKED.map(|call| calls.get(call).copied().unwrap_or(0))
+    };
+    let mut before = look().await;
+    let mut news = async |wait: u64| {
+        tokio::time::sleep(Duration::from_secs(wait)).await;
+        let now = look().await;
+        let new: Vec<&str> =
+            ASKED.into_iter().zip(now.iter().zip(&before)).filter(|(_, (a, b))| a > b).map(|(call, _)| call).collect();
+        before = now;
+        new
+    };
+    let minute = ["DescribeSubnets", "DescribeSecurityGroups", "DescribeImages"];
+    assert_eq!(news(58).await, Vec::<&str>::new(), "within the minute");
+    assert_eq!(news(3).await, minute);
+    assert_eq!(news(14 * 60).await, [&minute[..], &["GetInstanceProfile"]].concat(), "after a quarter of an hour");
+    assert_eq!(news(14 * 60).await, minute);
+    assert_eq!(news(60).await, [&minute[..], &["GetInstanceProfile", "RunInstances"]].concat(), "after half an hour");
+    assert!(!news(23 * 3600).await.contains(&"GetParameter"));
+    assert!(news(3600).await.contains(&"GetParameter"), "after a day");
 }

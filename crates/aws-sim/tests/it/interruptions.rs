@@ -5,18 +5,23 @@ use std::time::Duration;
 use karpenter_api::NodeClaim;
 use karpenter_aws_sim::{Script, Target, Warning};
 use karpenter_provider::CloudProvider;
-use karpenter_provider_aws::calls::{InstanceStatus, StatusCheck};
+use karpenter_provider_aws::calls::{CapacityReservation, InstanceStatus, StatusCheck};
 use karpenter_provider_aws::instance_status::InstanceHealth;
 use karpenter_provider_aws::interruption::Interruption;
+use karpenter_provider_aws::tasks;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::lab::{CAPACITY, Lab, TYPE, claim, quiet};
+use crate::lab::{CAPACITY, Lab, TYPE, claim, default_spec, quiet};
 
 /// A stored claim with its instance; the instance's id.
 async fn launched(lab: &Lab, name: &str) -> String {
-    let ask = claim(name, &[(CAPACITY, "In", &["spot"]), (TYPE, "In", &["m5.large"])]);
+    launched_as(lab, claim(name, &[(CAPACITY, "In", &["spot"]), (TYPE, "In", &["m5.large"])])).await
+}
+
+async fn launched_as(lab: &Lab, ask: NodeClaim) -> String {
+    let name = &ask.metadata.name.clone().unwrap();
     let machine = lab.provider.create(&ask).await.unwrap();
     let claims = Api::<NodeClaim>::all(lab.client.clone());
     let mut stored = ask;
@@ -37,6 +42,7 @@ async fn is_deleting(lab: &Lab, name: &str) -> bool {
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_instance_loses_its_claim() {
     // covers: AWS-INT-01, AWS-INT-08, AWS-INT-11, AWS-INT-12, AWS-INT-13, API-EV-28, API-EV-29, API-EV-30, API-EV-31, API-EV-32, API-EV-33, API-EV-34
+    // covers: API-IQ-03, API-IQ-11, API-IQ-12, API-IQ-13, API-IQ-14, API-IQ-15
     for (warning, reason, deletes) in [
         (Warning::SpotInterruption, "SpotInterrupted", true),
         (Warning::ScheduledChange, "InstanceUnhealthy", true),
@@ -84,7 +90,7 @@ async fn a_reclaimed_spot_pool_is_avoided() {
 
 #[tokio::test(start_paused = true)]
 async fn foreign_and_broken_messages_hold_nobody_up() {
-    // covers: AWS-INT-06, AWS-INT-07, AWS-INT-08, AWS-INT-10
+    // covers: AWS-INT-06, AWS-INT-07, AWS-INT-08, AWS-INT-10, API-IQ-02
     let lab = Lab::new(quiet(1)).await;
     lab.ready().await;
     let id = launched(&lab, "one").await;
@@ -111,7 +117,7 @@ async fn foreign_and_broken_messages_hold_nobody_up() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_not_handled_comes_again() {
-    // covers: AWS-INT-08, AWS-INT-15
+    // covers: AWS-INT-08, AWS-INT-15, API-IQ-02, API-IAM-48
     let lab = Lab::new(quiet(1)).await;
     lab.ready().await;
     let id = launched(&lab, "one").await;
@@ -131,7 +137,7 @@ async fn what_was_not_handled_comes_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_messages_are_taken_ten_at_a_time_without_a_pause() {
-    // covers: AWS-INT-02
+    // covers: AWS-INT-02, API-IQ-02
     let lab = Lab::new(quiet(1)).await;
     for number in 0..95 {
         lab.region.warn(&format!("i-{number}"), Warning::SpotInterruption);
@@ -161,7 +167,7 @@ async fn deadline(lab: &Lab, name: &str) -> Option<String> {
 
 #[tokio::test(start_paused = true)]
 async fn sick_instances_are_replaced_in_a_hurry_and_planned_ones_with_care() {
-    // covers: AWS-INT-11, AWS-INT-16, AWS-INT-17, AWS-INT-18, AWS-INT-19
+    // covers: AWS-INT-11, AWS-INT-16, AWS-INT-17, AWS-INT-18, AWS-INT-19, API-IQ-16, API-IQ-17
     let lab = Lab::new(quiet(1)).await;
     lab.ready().await;
     let (sick, planned, well) =
@@ -234,4 +240,103 @@ async fn without_the_permission_sick_instances_are_asked_for_hourly() {
     denied("RequestLimitExceeded");
     assert!(health.round(&lab.parts).await.is_err(), "tried again soon");
     assert_eq!(health.round(&lab.parts).await.unwrap(), Duration::from_secs(60), "the permission was given");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_queue_nobody_listens_and_its_address_is_asked_for_once() {
+    // covers: API-IQ-01, AWS-INT-01
+    let lab = Lab::new(quiet(1)).await;
+    let listens = |lab: &Lab| tasks(&lab.parts, &lab.client).iter().any(|task| task.name == "interruption");
+    assert!(!listens(&lab));
+    let empty = Lab::with(quiet(1), |settings| settings.interruption_queue = Some(String::new())).await;
+    assert!(!listens(&empty));
+    let named = Lab::with(quiet(1), |settings| settings.interruption_queue = Some("simulated".to_owned())).await;
+    assert!(listens(&named));
+    let (queue, asked) = (Interruption::new("simulated"), |lab: &Lab| lab.region.calls()["GetQueueUrl"]);
+    let missing = Target::Call { operation: "GetQueueUrl", server_fault: false };
+    lab.region.script(Script::new(missing, "AWS.SimpleQueueService.NonExistentQueue", 2));
+    for _ in 0..2 {
+        assert!(queue.round(&lab.parts).await.is_err(), "not there yet");
+    }
+    for _ in 0..3 {
+        queue.round(&lab.parts).await.unwrap();
+    }
+    assert_eq!(asked(&lab), 3, "until it is there, and then no more");
+}
+
+/// As EventBridge writes them.
+fn event(source: &str, kind: &str, detail: serde_json::Value) -> String {
+    json!({"version": "0", "id": "1", "source": source, "detail-type": kind, "account": "111122223333",
+        "region": "us-east-1", "time": "2026-01-02T00:00:00Z", "resources": [], "detail": detail})
+    .to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_state_and_category_means_what_it_says() {
+    // covers: API-IQ-03, API-IQ-12, API-IQ-13, API-IQ-14
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let queue = Interruption::new("simulated");
+    let change = |id: &str, state: &str| {
+        event("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": id, "state": state}))
+    };
+    for (state, kind) in [
+        ("pending", "no_op"),
+        ("running", "no_op"),
+        ("stopping", "instance_stopped"),
+        ("stopped", "instance_stopped"),
+        ("shutting-down", "instance_terminated"),
+        ("terminated", "instance_terminated"),
+    ] {
+        let id = launched(&lab, state).await;
+        lab.failures.0.lock().unwrap().clear();
+        lab.region.send_message(&change(&id, state));
+        queue.round(&lab.parts).await.unwrap();
+        assert_eq!(is_deleting(&lab, state).await, kind != "no_op", "{state}");
+        assert!(lab.failures.0.lock().unwrap().contains(&format!("received {kind}")), "{state}");
+    }
+    let planned = |ids: &[&str], service: &str, category: &str| {
+        let entities: Vec<_> = ids.iter().map(|id| json!({"entityValue": id})).collect();
+        let detail = json!({"service": service, "eventTypeCategory": category, "affectedEntities": entities});
+        event("aws.health", "AWS Health Event", detail)
+    };
+    let (one, two) = (launched(&lab, "one").await, launched(&lab, "two").await);
+    for (service, category) in [("RDS", "scheduledChange"), ("EC2", "issue"), ("EC2", "accountNotification")] {
+        lab.region.send_message(&planned(&[&one, &two], service, category));
+        queue.round(&lab.parts).await.unwrap();
+        assert!(!is_deleting(&lab, "one").await && !is_deleting(&lab, "two").await, "{service} {category}");
+    }
+    lab.region.send_message(&planned(&[&one, "i-somebody-elses", &two], "EC2", "scheduledChange"));
+    queue.round(&lab.parts).await.unwrap();
+    assert!(is_deleting(&lab, "one").await && is_deleting(&lab, "two").await, "one event names both");
+    assert_eq!(lab.region.queue_length(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_reservation_takes_nothing_more() {
+    // covers: API-IQ-15, AWS-INT-14
+    let reservation = CapacityReservation {
+        id: "cr-1".into(),
+        zone: "us-east-1a".into(),
+        instance_type: "m5.large".into(),
+        instance_match_criteria: "targeted".into(),
+        owner_id: "111122223333".into(),
+        reservation_type: "default".into(),
+        interruptible: true,
+        available: 5,
+        end: None,
+        tags: Default::default(),
+    };
+    let lab = Lab::new(karpenter_aws_sim::Options { reservations: vec![reservation], ..quiet(1) }).await;
+    let mut spec = default_spec();
+    spec["capacityReservationSelectorTerms"] = json!([{"id": "cr-1"}]);
+    lab.ready_with(spec).await;
+    let ask = claim("one", &[(CAPACITY, "In", &["reserved"]), (TYPE, "In", &["m5.large"])]);
+    let id = launched_as(&lab, ask).await;
+    let free = || lab.parts.reservations.free("cr-1", (lab.now)());
+    assert!(free() > 0);
+    lab.region.warn(&id, Warning::CapacityReservation);
+    Interruption::new("simulated").round(&lab.parts).await.unwrap();
+    assert!(is_deleting(&lab, "one").await);
+    assert_eq!(free(), 0);
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use karpenter_api::{EC2NodeClass, Kind, NodeClaim, NodePool, labels};
 use karpenter_apiserver::{ApiServer, Clock, TokioClock};
 use karpenter_aws_sim::{Capacity, Options, Region, Span};
-use karpenter_provider::{Notice, Recorder};
+use karpenter_provider::{Machine, Notice, Recorder};
 use karpenter_provider_aws::node_class::Next;
 use karpenter_provider_aws::ttl::Now;
 use karpenter_provider_aws::{AwsProvider, LiveObjects, NodeClassController, Observer, Parts, Settings};
@@ -299,4 +299,11 @@ pub(crate) fn on_demand(name: &str) -> NodeClaim {
 
 pub(crate) fn tags(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+/// A claim that has the machine.
+pub(crate) fn holding(machine: &Machine) -> NodeClaim {
+    let mut claim = on_demand("holding");
+    claim.status.get_or_insert_default().provider_id = Some(machine.provider_id.clone());
+    claim
 }

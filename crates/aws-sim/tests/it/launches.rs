@@ -24,6 +24,7 @@ async fn a_thousand_alike_claims_are_a_handful_of_calls() {
     let made = |call: &str| after.get(call).copied().unwrap_or(0) - before.get(call).copied().unwrap_or(0);
     assert_eq!(made("CreateFleet"), 1);
     assert!(made("CreateLaunchTemplate") <= 10, "{}", made("CreateLaunchTemplate"));
+    assert_eq!(made("DescribeInstances"), 0, "what the fleet told is enough");
     assert_eq!(lab.region.instances().len(), 1000);
 }
 
@@ -112,47 +113,9 @@ async fn a_pool_that_ran_out_is_avoided_for_a_while() {
     assert_eq!(offered(&types, "m5.large"), 3, "after three minutes it may have come back");
 }
 
-/// Each row of AWS-ERR-05 that a fleet can give, as an error of one pool.
-#[tokio::test(start_paused = true)]
-async fn fleet_errors_become_reasons() {
-    // covers: AWS-ERR-05, AWS-ERR-06, AWS-SIM-16, AWS-FLEET-28
-    for (code, text, reason) in [
-        ("UnauthorizedOperation", "no", Some("Unauthorized")),
-        ("InvalidAMIID.NotFound", "gone", Some("AMINotFound")),
-        ("InvalidAMIID.Malformed", "odd", Some("InvalidAMIID")),
-        ("RequestLimitExceeded", "slow down", Some("RequestLimitExceeded")),
-        ("InternalError", "oops", Some("InternalError")),
-        ("PendingVerification", "wait", Some("AccountPendingVerification")),
-        ("InvalidParameter", "groups belong to different networks", Some("SecurityGroupSubnetVPCMismatch")),
-        ("Whatever", "new", Some("LaunchFailed")),
-        ("InsufficientInstanceCapacity", "none", None),
-        ("MaxSpotInstanceCountExceeded", "none", None),
-        ("VcpuLimitExceeded", "none", None),
-        ("UnfulfillableCapacity", "none", None),
-        ("Unsupported", "none", None),
-        ("InsufficientFreeAddressesInSubnet", "none", None),
-        ("MaxFleetCountExceeded", "none", None),
-        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "none", None),
-    ] {
-        let lab = Lab::new(quiet(1)).await;
-        lab.ready().await;
-        let target = Target::Pool { class: None, instance_type: None, zone: None };
-        let script = Script { message: text.to_owned(), ..Script::new(target, code, 1000) };
-        lab.region.script(script);
-        let ask = claim("one", &[(CAPACITY, "In", &["spot"]), (TYPE, "In", &["m5.large"])]);
-        match (lab.provider.create(&ask).await.unwrap_err(), reason) {
-            (LaunchError::Create { condition_reason, .. }, Some(reason)) => {
-                assert_eq!(condition_reason, reason, "{code}")
-            }
-            (LaunchError::InsufficientCapacity { .. }, None) => {}
-            (other, _) => panic!("{code}: {other:?}"),
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_full_subnet_and_a_missing_spot_role_close_what_they_concern() {
-    // covers: AWS-FLEET-25, AWS-FLEET-26, AWS-OFF-08, AWS-OFF-09, AWS-SUBNET-09
+    // covers: AWS-FLEET-25, AWS-FLEET-26, AWS-OFF-08, AWS-OFF-09, AWS-SUBNET-09, API-IAM-33
     let lab = Lab::new(quiet(1)).await;
     let pool = lab.ready().await;
     let subnet = lab.class().await.status.unwrap().subnets.unwrap().remove(0);
@@ -182,6 +145,11 @@ async fn a_full_subnet_and_a_missing_spot_role_close_what_they_concern() {
             .all(|o| !o.available || o.capacity_type().as_deref() != Some("spot"))
     );
     assert!(lab.notices.messages().iter().any(|message| message.contains(role)));
+    let either = |name: &str| claim(name, &[(CAPACITY, "In", &["spot", "on-demand"]), (TYPE, "In", &["c5.large"])]);
+    assert_eq!(lab.provider.create(&either("meanwhile")).await.unwrap().capacity_type, "on-demand");
+    tokio::time::sleep(Duration::from_secs(181)).await;
+    let types = lab.provider.instance_types(&pool).await.unwrap();
+    assert!(available(&types, &subnet.zone, "spot") > 0, "after three minutes the role may be there");
 }
 
 #[tokio::test(start_paused = true)]

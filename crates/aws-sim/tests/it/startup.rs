@@ -1,20 +1,17 @@
 //! Before the first decision: what is found out, what is checked, and what is not asked.
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use karpenter_aws_sim::{Script, Target};
 use karpenter_provider::{CloudProvider, chain};
+use karpenter_provider_aws::calls::service_of;
 use karpenter_provider_aws::{Settings, startup, tasks};
 use kube::Api;
 use serde_json::json;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::lab::{CAPACITY, Lab, TYPE, claim, default_spec, on_demand, quiet};
+use crate::lines::Lines;
 
 fn fail(lab: &Lab, operation: &'static str, code: &str) {
     lab.region.script(Script::new(Target::Call { operation, server_fault: false }, code, 1));
@@ -89,7 +86,7 @@ async fn a_version_that_cannot_be_read_stays_what_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn an_isolated_vpc_reaches_neither_prices_nor_iam() {
-    // covers: AWS-OPS-17
+    // covers: AWS-OPS-17, API-IAM-34
     let lab = Lab::with(quiet(1), |settings| settings.isolated_vpc = true).await;
     let mut spec = default_spec();
     spec["role"] = serde_json::Value::Null;
@@ -104,40 +101,11 @@ async fn an_isolated_vpc_reaches_neither_prices_nor_iam() {
         ["GetProducts", "GetInstanceProfile", "ListInstanceProfiles", "DeleteInstanceProfile", "CreateInstanceProfile"];
     let calls = lab.region.calls();
     assert!(iam.iter().all(|call| !calls.contains_key(call)), "{calls:?}");
-}
-
-/// Lines of at least warning level, of this thread.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-struct Message(String);
-
-impl Visit for Message {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}");
-        }
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut message = Message(String::new());
-        event.record(&mut message);
-        self.0.lock().unwrap().push(message.0);
+    // Services with an endpoint in such a network.
+    let reachable = ["ec2", "ssm", "sqs", "eks"];
+    for call in calls.keys() {
+        let service = service_of(call).unwrap_or_else(|| panic!("no permission is listed for {call}"));
+        assert!(reachable.contains(&service), "{call} is a call of {service}");
     }
 }
 
@@ -147,8 +115,8 @@ async fn what_deserves_a_word_gets_one() {
     let lines = Lines::default();
     let _listening = tracing::subscriber::set_default(lines.clone());
     let said = |text: &str| {
-        let found = lines.0.lock().unwrap().iter().filter(|line| line.contains(text)).count();
-        lines.0.lock().unwrap().clear();
+        let found = lines.with(text);
+        lines.clear();
         found
     };
     let lab = Lab::new(quiet(1)).await;
