@@ -243,6 +243,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn we_are_alive_whatever_the_cloud_does() {
+        // covers: AWS-OPS-18
+        let readiness = Readiness::default();
+        let serving = health(0, readiness.clone()).await.unwrap();
+        let port = serving.address.port();
+        let said = async |path: &str| get(port, &format!("GET {path} HTTP/1.1")).await;
+        // There is no provider at all yet, nor any way to one.
+        assert!(said("/healthz").await.starts_with("HTTP/1.1 200") && said("/healthz").await.ends_with("ok"));
+        assert!(said("/readyz").await.starts_with("HTTP/1.1 503"));
+        readiness.has_kinds();
+        assert!(said("/readyz").await.starts_with("HTTP/1.1 200"), "readiness is about the cluster alone");
+    }
+
+    #[tokio::test]
     async fn pages_are_found_by_path_and_nothing_else_is() {
         let pages = |path: &str, _: &str| (path == "/here").then(|| now(text(StatusCode::OK, "hello"))).flatten();
         let serving = listen("tests", 0, pages).await.unwrap();
