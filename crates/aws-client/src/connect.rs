@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{AppName, BehaviorVersion, Region, SdkConfig};
 use aws_sdk_ec2::config::Credentials;
@@ -14,13 +13,12 @@ use karpenter_provider_aws::Aws;
 use crate::ec2::Ec2Client;
 use crate::network::{NetworkError, Surroundings};
 use crate::requests::Requests;
+use crate::retries::retries;
 use crate::services::{Caller, EksClient, IamClient, PricingClient, SqsClient, SsmClient, ZonalShiftClient};
 
 /// Of one call, all its attempts together.
 const TIMEOUT: Duration = Duration::from_secs(4 * 60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The SDKs' own number.
-const ATTEMPTS: u32 = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -96,15 +94,6 @@ pub async fn connect(options: Options) -> Result<Connection, ConnectError> {
     Ok(clients(&config, region))
 }
 
-/// Backing off as the answers ask for, unless the operator chose otherwise.
-fn retries(env: &dyn Fn(&str) -> Option<String>) -> Option<RetryConfig> {
-    if env("AWS_RETRY_MODE").is_some_and(|mode| !mode.is_empty()) {
-        return None;
-    }
-    let attempts = env("AWS_MAX_ATTEMPTS").and_then(|text| text.trim().parse().ok()).filter(|number| *number > 0);
-    Some(RetryConfig::adaptive().with_max_attempts(attempts.unwrap_or(ATTEMPTS)))
-}
-
 fn clients(config: &SdkConfig, region: String) -> Connection {
     let requests = Requests::default();
     let watch = || SharedInterceptor::new(requests.interceptor());
@@ -131,23 +120,4 @@ fn clients(config: &SdkConfig, region: String) -> Connection {
     };
     let sts = client!(aws_sdk_sts);
     Connection { aws, requests, ec2, sts }
-}
-
-#[cfg(test)]
-mod tests {
-    use aws_config::retry::RetryMode;
-
-    use super::*;
-
-    #[test]
-    fn retries_back_off_unless_told_otherwise() {
-        let with = |env: &[(&str, &str)]| {
-            retries(&|name| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
-        };
-        let found = with(&[]).unwrap();
-        assert_eq!((found.mode(), found.max_attempts()), (RetryMode::Adaptive, 3));
-        assert_eq!(with(&[("AWS_MAX_ATTEMPTS", "7")]).unwrap().max_attempts(), 7);
-        assert_eq!(with(&[("AWS_MAX_ATTEMPTS", "none")]).unwrap().max_attempts(), 3);
-        assert!(with(&[("AWS_RETRY_MODE", "standard")]).is_none());
-    }
 }

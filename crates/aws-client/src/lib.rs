@@ -18,6 +18,7 @@ mod faults;
 mod network;
 mod plain;
 pub mod requests;
+mod retries;
 mod services;
 
 pub use connect::{ConnectError, Connection, Options, connect};

@@ -89,5 +89,7 @@ impl Surroundings {
     }
 }
 
+// By its path, which holds from `tests/unit.rs` too.
 #[cfg(test)]
+#[path = "network/tests.rs"]
 mod tests;

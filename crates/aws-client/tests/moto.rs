@@ -5,5 +5,7 @@
 mod calls;
 #[path = "moto/provider.rs"]
 mod provider;
+#[path = "moto/proxy.rs"]
+mod proxy;
 #[path = "moto/server.rs"]
 mod server;

@@ -6,6 +6,8 @@
 mod ec2;
 #[path = "replay/errors.rs"]
 mod errors;
+#[path = "replay/mutated.rs"]
+mod mutated;
 #[path = "replay/server.rs"]
 mod server;
 #[path = "replay/services.rs"]

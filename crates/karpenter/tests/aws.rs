@@ -175,3 +175,55 @@ async fn a_pod_gets_an_instance_and_the_instance_goes_with_its_claim() {
     })
     .await;
 }
+
+/// The metadata service of a machine in this region; every other question is not found.
+fn metadata_service(region: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            let first = lines.next().unwrap_or_default();
+            lines.find(String::is_empty);
+            let (status, body) = match first.split(' ').nth(1).unwrap_or_default() {
+                "/latest/api/token" => (200, "token"),
+                "/latest/meta-data/placement/region" => (200, region),
+                _ => (404, ""),
+            };
+            let headers = "x-aws-ec2-metadata-token-ttl-seconds: 21600\r\nconnection: close";
+            let length = body.len();
+            let mut stream = stream;
+            let _ = write!(stream, "HTTP/1.1 {status} X\r\n{headers}\r\ncontent-length: {length}\r\n\r\n{body}");
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn the_region_is_the_machines_where_nothing_else_names_one() {
+    // covers: AWS-OPS-04
+    let Some(moto) = moto::start().await else { return };
+    let doctor = |change: &dyn Fn(&mut Command)| {
+        let mut command = program(&moto, &["doctor", "--cluster-name=shop", "--account-only", "-o", "json"]);
+        command.env_remove("AWS_REGION");
+        change(&mut command);
+        let out = command.output().unwrap();
+        (out.status.code(), format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr)))
+    };
+    let port = metadata_service("eu-central-1");
+    let on_a_machine = |command: &mut Command| {
+        command.env("AWS_EC2_METADATA_SERVICE_ENDPOINT", format!("http://127.0.0.1:{port}"));
+    };
+    let (_, said) = doctor(&on_a_machine);
+    assert!(said.contains("eu-central-1"), "{said}");
+    let (_, said) = doctor(&|command| {
+        on_a_machine(command);
+        command.env("AWS_REGION", REGION);
+    });
+    assert!(said.contains(REGION) && !said.contains("eu-central-1"), "the configuration comes first: {said}");
+    let (status, said) = doctor(&|command| {
+        command.env("AWS_EC2_METADATA_DISABLED", "true");
+    });
+    assert_ne!(status, Some(0), "{said}");
+    assert!(said.contains("no region is configured"), "{said}");
+}

@@ -7,11 +7,10 @@ use karpenter_provider_aws::calls::{
 
 use crate::plain::tag_list;
 
+/// One without id or name is none: it could be neither used nor deleted.
 pub(super) fn template(found: &types::LaunchTemplate) -> Option<LaunchTemplate> {
-    Some(LaunchTemplate {
-        id: found.launch_template_id()?.to_owned(),
-        name: found.launch_template_name().unwrap_or_default().to_owned(),
-    })
+    let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+    Some(LaunchTemplate { id: given(found.launch_template_id())?, name: given(found.launch_template_name())? })
 }
 
 pub(super) fn data(new: &NewLaunchTemplate) -> types::RequestLaunchTemplateData {

@@ -1,5 +1,12 @@
+use std::sync::{Arc, Mutex};
+
+use karpenter_provider::LaunchError;
 use karpenter_provider_aws::calls::{AwsError, CreateFleet, FleetKind, NewInstanceProfile};
+use karpenter_provider_aws::errors::{fleet_refusal, reason_and_message};
 use prometheus_client::registry::Registry;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 use crate::server::Server;
 
@@ -112,4 +119,131 @@ async fn what_nobody_answers_is_a_server_fault() {
     let server = Server::with(&[]).await;
     let error = server.connection.aws.ec2.terminate_instances(&["i-1".to_owned()]).await.unwrap_err();
     assert!(error.server_fault && error.is_passing(), "{error:?}");
+}
+
+/// Code, reason of the `Launched` condition, and whether it is about capacity; in the order of the recorded answer.
+const FLEET_ERRORS: [(&str, &str, bool); 25] = [
+    ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "SpotSLRCreationFailed", true),
+    ("UnauthorizedOperation", "Unauthorized", false),
+    ("UnauthorizedOperation", "Unauthorized", false),
+    ("UnauthorizedOperation", "Unauthorized", false),
+    ("AccessDenied", "Unauthorized", false),
+    ("AuthFailure", "AMIAuthorizationFailure", false),
+    ("InvalidParameter", "SecurityGroupSubnetVPCMismatch", false),
+    ("InvalidParameterValue", "InstanceProfileNameInvalid", false),
+    ("InvalidLaunchTemplateId.NotFound", "LaunchTemplateNotFound", false),
+    ("InvalidUserData.Malformed", "UserDataSizeLimitExceeded", false),
+    ("InvalidAMIID.Malformed", "InvalidAMIID", false),
+    ("InvalidAMIID.NotFound", "AMINotFound", false),
+    ("RequestLimitExceeded", "RequestLimitExceeded", false),
+    ("InternalError", "InternalError", false),
+    ("InvalidParameterCombination", "FreeTierIneligible", false),
+    ("MaxFleetCountExceeded", "FleetQuotaExceeded", true),
+    ("PendingVerification", "AccountPendingVerification", false),
+    ("MaxSpotInstanceCountExceeded", "SpotQuotaExceeded", true),
+    ("VcpuLimitExceeded", "VCPULimitExceeded", true),
+    ("InsufficientFreeAddressesInSubnet", "InsufficientFreeAddressesInSubnet", true),
+    ("InsufficientInstanceCapacity", "LaunchFailed", true),
+    ("UnfulfillableCapacity", "LaunchFailed", true),
+    ("Unsupported", "LaunchFailed", true),
+    ("ReservationCapacityExceeded", "LaunchFailed", true),
+    ("SomethingNew", "LaunchFailed", false),
+];
+
+#[tokio::test]
+async fn every_error_of_a_fleet_is_understood() {
+    // covers: AWS-ERR-02, AWS-ERR-05
+    let server = Server::with(&["ec2.CreateFleet.every-error.xml"]).await;
+    let answer = server.connection.aws.ec2.create_fleet(&fleet(false)).await.unwrap();
+    assert!(answer.instances.is_empty());
+    assert_eq!(answer.errors.len(), FLEET_ERRORS.len());
+    for (error, (code, reason, capacity)) in answer.errors.iter().zip(FLEET_ERRORS) {
+        assert_eq!(error.code, code);
+        assert_eq!((error.instance_type.as_str(), error.zone.as_str()), ("m5.large", "us-east-1a"), "{code}");
+        assert_eq!(error.subnet_id.as_deref(), Some("subnet-1"), "{code}");
+        assert_eq!(reason_and_message(&format!("{}: {}", error.code, error.message)).0, reason, "{code}");
+        match fleet_refusal(std::slice::from_ref(error)) {
+            LaunchError::InsufficientCapacity { .. } => assert!(capacity, "{code}"),
+            LaunchError::Create { condition_reason, .. } => {
+                assert_eq!((condition_reason.to_string().as_str(), capacity), (reason, false), "{code}")
+            }
+            other => panic!("{code}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_refusal_of_the_call_is_understood() {
+    // covers: AWS-ERR-03, AWS-ERR-04, AWS-ERR-05
+    let recorded = Server::with(&["ec2.CreateFleet.every-error.xml"]).await;
+    let errors = recorded.connection.aws.ec2.create_fleet(&fleet(false)).await.unwrap().errors;
+    for (error, (code, reason, _)) in errors.iter().zip(FLEET_ERRORS) {
+        let body = format!(
+            "<Response><Errors><Error><Code>{code}</Code><Message>{}</Message></Error></Errors>\
+             <RequestID>request-1</RequestID></Response>",
+            error.message.replace('&', "&amp;").replace('<', "&lt;"),
+        );
+        // What the SDK takes for throttling or a passing fault it tries three times.
+        let server = Server::answering(&[("CreateFleet", 400, &body); 3]).await;
+        let refused = server.connection.aws.ec2.create_fleet(&fleet(false)).await.unwrap_err();
+        assert_eq!((refused.code.as_str(), refused.operation), (code, "CreateFleet"));
+        assert_eq!(refused.message, error.message, "{code}");
+        assert_eq!(reason_and_message(&refused.to_string()).0, reason, "{code}: {refused}");
+        assert_eq!(refused.is_throttled(), code == "RequestLimitExceeded", "{code}");
+        assert_eq!(refused.is_unauthorized(), code == "UnauthorizedOperation", "{code}");
+        assert_eq!(refused.is_user_data_too_large(), code == "InvalidUserData.Malformed", "{code}");
+        assert_eq!(refused.is_profile_not_found(), code == "InvalidParameterValue", "{code}");
+    }
+}
+
+/// Lines of any level, of this thread, with their fields.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!("{}={value:?} ", field.name()));
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("karpenter")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_logged_with_all_that_finds_it_again() {
+    // covers: AWS-OPS-14
+    let lines = Lines::default();
+    let _listening = tracing::subscriber::set_default(lines.clone());
+    refused("ec2.TerminateInstances.400-not-found.xml").await;
+    let said = lines.0.lock().unwrap().clone();
+    let line = said.iter().find(|line| line.contains("an AWS call failed")).unwrap_or_else(|| panic!("{said:?}"));
+    for part in [
+        "service=\"EC2\"",
+        "operation=\"TerminateInstances\"",
+        "status=400",
+        "code=\"InvalidInstanceID.NotFound\"",
+        "request_id=\"",
+    ] {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
 }

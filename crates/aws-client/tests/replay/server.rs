@@ -45,12 +45,19 @@ impl Server {
     /// Answers are files of `tests/answers`, named `service.Action.case.xml` or `.json`; an error's case starts with its
     /// HTTP status.
     pub(crate) async fn with(files: &[&str]) -> Self {
+        let answers: Vec<(String, u16, String)> = files.iter().map(|file| read(file)).collect();
+        let answers: Vec<_> = answers.iter().map(|(action, status, body)| (action.as_str(), *status, body)).collect();
+        Self::answering(&answers).await
+    }
+
+    /// Answers by action, with their status.
+    pub(crate) async fn answering(answers: &[(&str, u16, &String)]) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let script = Arc::new(Script::default());
-        for file in files {
-            let (action, status, body) = read(file);
-            script.answers.lock().unwrap().entry(action).or_default().push_back((status, body));
+        for (action, status, body) in answers {
+            let mut all = script.answers.lock().unwrap();
+            all.entry((*action).to_owned()).or_default().push_back((*status, (*body).clone()));
         }
         let task = tokio::spawn(accept(listener, script.clone()));
         let options = Options { region: Some("us-east-1".to_owned()), version: "1.2.3", emulator: Some(address) };
@@ -69,7 +76,7 @@ impl Server {
     }
 }
 
-fn read(file: &str) -> (String, u16, String) {
+pub(crate) fn read(file: &str) -> (String, u16, String) {
     let path = format!("{}/tests/answers/{file}", env!("CARGO_MANIFEST_DIR"));
     let body = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let parts: Vec<&str> = file.split('.').collect();
