@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_all_together() {
-        // covers: API-ST-07
+        // covers: API-ST-07, AWS-OPS-02
         let flags = [
             "--log-level=loud",
             "--cluster-endpoint=/relative",
@@ -306,6 +306,52 @@ mod tests {
         for url in ["x.example", "https://", "https:///path", "://x", "1s://x"] {
             assert!(resolve(&[&format!("--cluster-endpoint={url}")], &[]).is_err(), "{url}");
         }
+    }
+
+    #[test]
+    fn each_setting_of_the_provider_is_a_flag_and_a_variable() {
+        // covers: AWS-OPS-01
+        type Of = fn(&karpenter_provider_aws::Settings) -> String;
+        let rows: [(&str, &str, &str, &str, Of); 13] = [
+            ("cluster-name", "simulated", "a", "b", |s| s.cluster_name.clone()),
+            ("cluster-endpoint", "", "https://a", "https://b", |s| s.cluster_endpoint.clone()),
+            ("cluster-ca-bundle", "", "a", "b", |s| s.ca_bundle.clone().unwrap_or_default()),
+            ("isolated-vpc", "false", "true", "false", |s| s.isolated_vpc.to_string()),
+            ("eks-control-plane", "false", "true", "false", |s| s.eks_control_plane.to_string()),
+            ("vm-memory-overhead-percent", "0.075", "0.1", "0.2", |s| s.ec2.vm_memory_overhead_percent.to_string()),
+            ("interruption-queue", "", "a", "b", |s| s.interruption_queue.clone().unwrap_or_default()),
+            ("reserved-enis", "0", "1", "2", |s| s.ec2.reserved_enis.to_string()),
+            ("disable-dry-run", "false", "true", "false", |s| s.disable_dry_run.to_string()),
+            ("enable-zonal-shift", "false", "true", "false", |s| s.enable_zonal_shift.to_string()),
+            ("ami-refresh-interval", "60", "2m", "3m", |s| s.ami_refresh.as_secs().to_string()),
+            ("subnet-refresh-interval", "60", "2m", "3m", |s| s.subnet_refresh.as_secs().to_string()),
+            ("aws-feature-gates", "false", "NodeClassCEL=true", "NodeClassCEL=false", |s| {
+                s.ec2.kubelet_expressions.to_string()
+            }),
+        ];
+        for (flag, default, first, second, of) in rows {
+            let env = flag.to_uppercase().replace('-', "_");
+            let as_read = |text: &str| match text.rsplit_once('=') {
+                Some((_, value)) => value.to_owned(),
+                None if text.ends_with('m') && flag.ends_with("interval") => {
+                    (text.trim_end_matches('m').parse::<u64>().unwrap() * 60).to_string()
+                }
+                None => text.to_owned(),
+            };
+            let found = |flags: &[&str], env: &[(&str, &str)]| of(&resolve(flags, env).unwrap().of_provider());
+            assert_eq!(found(&[], &[]), default, "{flag}");
+            assert_eq!(found(&[], &[(&env, first)]), as_read(first), "{env}");
+            assert_eq!(found(&[&format!("--{flag}={second}")], &[(&env, first)]), as_read(second), "{flag} wins");
+        }
+    }
+
+    #[test]
+    fn gates_of_the_provider_that_nobody_knows_are_ignored() {
+        // covers: AWS-OPS-03
+        let on =
+            |text: &str| resolve(&[], &[("AWS_FEATURE_GATES", text)]).unwrap().of_provider().ec2.kubelet_expressions;
+        assert!(on("Unheard=true,NodeClassCEL=true") && on("NodeClassCEL=true,Unheard=false"));
+        assert!(!on("Unheard=true") && !on(""));
     }
 
     #[test]

@@ -186,6 +186,12 @@ static CONFIGURATION: &[(&str, Field)] = &[
     ("userNamespaces", Struct(&[("idsPerPod", Int64)])),
 ];
 
+/// Every field there is.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    CONFIGURATION.iter().map(|(name, _)| *name)
+}
+
 /// Unknown fields and values of the wrong type, at every depth.
 pub(super) fn check(kubelet: &KubeletConfiguration) -> Vec<Fault> {
     let mut faults = Vec::new();

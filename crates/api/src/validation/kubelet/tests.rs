@@ -151,7 +151,7 @@ fn all_violations_come_together() {
 
 #[test]
 fn families_that_cannot_apply_everything() {
-    // covers: API-EC2-28, AWS-KC-10
+    // covers: API-EC2-28, AWS-KC-01, AWS-KC-10
     let unsupported = |family, kubelet: Value| -> Vec<String> {
         let faults = unsupported_by(family, kubelet.as_object().unwrap());
         faults.into_iter().map(|fault| fault.field.replacen("spec.kubelet.", "", 1)).collect()
@@ -168,5 +168,14 @@ fn families_that_cannot_apply_everything() {
         assert_eq!(unsupported(family, json!({"clusterDNS": ["10.0.0.10", "10.0.0.11"]})), want, "{family:?}");
         let want: &[&str] = if family == AmiFamily::Bottlerocket { &["podsPerCore"] } else { &[] };
         assert_eq!(unsupported(family, json!({"podsPerCore": 5})), want, "{family:?}");
+    }
+    // Twelve fields are ours to apply; all others only go where the kubelet reads the map itself.
+    let ours: Vec<&str> = common.as_object().unwrap().keys().map(String::as_str).chain(["podsPerCore"]).collect();
+    assert_eq!(ours.len(), 12);
+    for field in fields::names() {
+        let alone = json!({field: null});
+        let refused = !unsupported(AmiFamily::Al2, alone.clone()).is_empty();
+        assert_eq!(refused, !ours.contains(&field), "{field}");
+        assert!(unsupported(AmiFamily::Al2023, alone).is_empty(), "{field} passes through");
     }
 }

@@ -171,7 +171,7 @@ fn every_well_known_label_passes_admission_and_controller() {
 
 #[test]
 fn overlays() {
-    // covers: API-NO-05
+    // covers: API-NO-05, AWS-IT-47
     let faults = |spec: Value| {
         let mut full = json!({"requirements": []});
         full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
