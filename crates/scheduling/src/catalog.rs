@@ -2,27 +2,37 @@
 
 use std::sync::Arc;
 
-use karpenter_core::{InstanceType, MicroUsd};
+use karpenter_core::{InstanceType, MicroUsd, Offering};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::bits::Bits;
 use crate::launch::is_exotic;
 use crate::terms::{KeyId, ReqId, SetId, Terms};
 
-/// One node class's types, compiled once and shared by the pools that use it.
+/// One node class's types, compiled once and shared by the pools that use it. A copy shares what is large.
 #[derive(Clone)]
 pub(crate) struct Catalog {
     pub(crate) types: Arc<[Arc<InstanceType>]>,
+    count: usize,
     /// For each key, the types that share a requirement on it. A type without the key is in no group.
     by_key: Arc<FxHashMap<KeyId, Vec<(ReqId, Bits)>>>,
     pub(crate) profiles: Arc<[Profile]>,
     /// Bare metal and accelerators.
-    pub(crate) exotic: Bits,
+    pub(crate) exotic: Arc<Bits>,
     /// By type: its place among all names, for ties.
-    pub(crate) name_rank: Vec<u32>,
+    pub(crate) name_rank: Arc<[u32]>,
+    /// By type: how many keys it has requirements on, and the profiles of its offerings, in order.
+    outlines: Arc<[Outline]>,
     masks: FxHashMap<(KeyId, ReqId), Arc<Bits>>,
     usable: FxHashMap<SetId, Arc<Usable>>,
     by_price: FxHashMap<SetId, Arc<[(MicroUsd, usize)]>>,
+}
+
+#[derive(Clone, Default)]
+struct Outline {
+    keys: usize,
+    profiles: SmallVec<[u16; 12]>,
 }
 
 /// One way of buying: a zone, a capacity type and whatever else distinguishes offerings, over all types sold so.
@@ -49,8 +59,19 @@ pub(crate) struct Usable {
     pub(crate) types: Bits,
 }
 
+impl Profile {
+    fn offer(&mut self, kind: usize, offering: &Offering) {
+        if offering.available {
+            self.available.insert(kind);
+            let price = &mut self.prices[kind];
+            *price = (*price).min(offering.price);
+        }
+    }
+}
+
 impl Catalog {
-    pub(crate) fn new(types: Arc<[Arc<InstanceType>]>, terms: &mut Terms) -> Self {
+    /// Without `types`, which whoever knows them puts in.
+    pub(crate) fn new(types: &[Arc<InstanceType>], terms: &mut Terms) -> Self {
         let count = types.len();
         let mut by_key: FxHashMap<KeyId, Vec<(ReqId, Bits)>> = FxHashMap::default();
         let mut group_at: FxHashMap<(KeyId, ReqId), usize> = FxHashMap::default();
@@ -60,7 +81,9 @@ impl Catalog {
         // held while this runs: an address means one value.
         let (mut seen_keys, mut seen_reqs, mut seen_sets) =
             (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        let mut outlines = vec![Outline::default(); count];
         for (index, kind) in types.iter().enumerate() {
+            outlines[index].keys = kind.requirements.iter().count();
             for (key, requirement) in kind.requirements.0.shared() {
                 let key = *seen_keys.entry(Arc::as_ptr(key)).or_insert_with(|| terms.key(key));
                 let req = *seen_reqs.entry(Arc::as_ptr(requirement)).or_insert_with(|| terms.req(requirement));
@@ -85,32 +108,65 @@ impl Catalog {
                     });
                     profiles.len() - 1
                 });
-                if offering.available {
-                    profiles[at].available.insert(index);
-                    let price = &mut profiles[at].prices[index];
-                    *price = (*price).min(offering.price);
-                }
+                outlines[index].profiles.push(at as u16);
+                profiles[at].offer(index, offering);
             }
         }
-        let exotic = (0..count).filter(|kind| is_exotic(&types[*kind])).collect();
+        let exotic: Bits = (0..count).filter(|kind| is_exotic(&types[*kind])).collect();
         let mut names: Vec<usize> = (0..count).collect();
         names.sort_unstable_by(|a, b| types[*a].name.cmp(&types[*b].name));
         let mut name_rank = vec![0; count];
         names.iter().enumerate().for_each(|(rank, kind)| name_rank[*kind] = rank as u32);
         Self {
-            types,
-            exotic,
-            name_rank,
+            types: Arc::from([]),
+            count,
+            exotic: Arc::new(exotic),
+            name_rank: name_rank.into(),
             by_key: Arc::new(by_key),
             profiles: profiles.into(),
+            outlines: outlines.into(),
             masks: FxHashMap::default(),
             usable: FxHashMap::default(),
             by_price: FxHashMap::default(),
         }
     }
 
+    /// The same tables where some types are offered differently now and are the same otherwise; nothing where more than
+    /// that has changed.
+    pub(crate) fn offered_anew(&self, changed: &[(usize, &InstanceType)], terms: &mut Terms) -> Option<Self> {
+        let mut profiles = self.profiles.to_vec();
+        for (index, kind) in changed {
+            let outline = &self.outlines[*index];
+            let same = kind.requirements.iter().count() == outline.keys
+                && kind.offerings.len() == outline.profiles.len()
+                && is_exotic(kind) == self.exotic.contains(*index);
+            if !same {
+                return None;
+            }
+            for (key, requirement) in kind.requirements.iter() {
+                let (key, req) = (terms.key(key), terms.req(requirement));
+                if !self.groups(key).iter().any(|(theirs, of)| *theirs == req && of.contains(*index)) {
+                    return None;
+                }
+            }
+            for at in &outline.profiles {
+                let profile = &mut profiles[usize::from(*at)];
+                profile.available.remove(*index);
+                profile.prices[*index] = MicroUsd::UNKNOWN;
+            }
+            for (offering, at) in kind.offerings.iter().zip(&outline.profiles) {
+                let profile = &mut profiles[usize::from(*at)];
+                if terms.set(&offering.requirements) != profile.set {
+                    return None;
+                }
+                profile.offer(*index, offering);
+            }
+        }
+        Some(Self { profiles: profiles.into(), ..self.clone() })
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.types.len()
+        self.count
     }
 
     /// Types that either do not define the key or can be reconciled with the requirement on it.

@@ -34,6 +34,7 @@ mod state;
 mod template;
 mod terms;
 mod topology;
+mod type_tables;
 mod volumes;
 pub mod what_if;
 mod zones;

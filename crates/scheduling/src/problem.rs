@@ -3,21 +3,21 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use karpenter_core::labels::{HOSTNAME, ZONE};
+use karpenter_core::World;
 use karpenter_core::plan::LeftOver;
 use karpenter_core::taints::Effect;
-use karpenter_core::{InstanceType, World};
 
 use crate::admit;
 use crate::catalog::Catalog;
 use crate::classes::{Class, Classes};
-use crate::columns::{Amounts, ResId, ResourceNames};
+use crate::columns::{ResId, ResourceNames};
 use crate::daemons::{self, Daemon};
 use crate::domains::Domains;
 use crate::existing::{self, ExistingNode, NodeIndex};
 use crate::groups::{GroupId, Groups};
 use crate::template::{self, Dropped, Template};
 use crate::terms::Terms;
+use crate::type_tables::TypeTables;
 
 #[derive(Clone)]
 pub(crate) struct Problem<'w> {
@@ -55,14 +55,9 @@ impl<'w> Problem<'w> {
 
     /// With classes for these bound pods as well: they stay where they are until somebody moves them.
     pub(crate) fn compile_with(world: &'w World, movable: &[usize]) -> Self {
-        let mut terms = Terms::new(world.vocabulary.clone());
-        let mut names = ResourceNames::new();
-        // Every key a group can be about has its id before anything else, so that lookups never miss.
-        terms.key(HOSTNAME);
-        terms.key(ZONE);
+        let TypeTables { mut terms, mut names, mut catalogs, allocatable } = TypeTables::of(world);
         let admitted = admit::admit(world);
         let daemons = daemons::compile(world, &mut terms, &mut names);
-        let mut catalogs = compile_catalogs(world, &mut terms);
         let soft_taints = world.pools.iter().any(|pool| has_soft(&pool.taints))
             || world.nodes.iter().any(|node| !node.deleting && has_soft(&node.taints));
 
@@ -82,23 +77,22 @@ impl<'w> Problem<'w> {
         for limit in world.pools.iter().flat_map(|pool| pool.limits.iter()) {
             names.id(limit.0);
         }
-        let room: Vec<Vec<Amounts>> = catalogs.iter().map(|(_, c)| allocatable(&c.types, &mut names)).collect();
         for pool in order {
-            let key = Arc::as_ptr(&world.pools[pool].instance_types) as *const Arc<InstanceType>;
-            let at = catalogs.iter().position(|(of, _)| *of == key).expect("every pool's types were compiled");
+            let types = &world.pools[pool].instance_types;
+            let at = catalogs.iter().position(|catalog| Arc::ptr_eq(&catalog.types, types));
+            let at = at.expect("every pool's types were compiled");
             let mut c = template::Compiled {
                 world,
                 terms: &mut terms,
                 names: &mut names,
                 daemons: &daemons,
-                allocatable: &room[at],
+                allocatable: &allocatable[at],
             };
-            match template::compile(&mut c, pool, at, &mut catalogs[at].1) {
+            match template::compile(&mut c, pool, at, &mut catalogs[at]) {
                 Ok(template) => templates.push(template),
                 Err(why) => dropped.push((pool, why)),
             }
         }
-        let mut catalogs: Vec<Catalog> = catalogs.into_iter().map(|(_, catalog)| catalog).collect();
         let nodes = existing::compile(world, &daemons, &mut terms, &mut names);
         let node_index = NodeIndex::new(&nodes, &terms);
         let domains = Domains::new(world, &groups, &nodes, &bound, &mut catalogs, &mut terms);
@@ -195,24 +189,6 @@ impl Tables {
 
 fn has_soft(taints: &[karpenter_core::Taint]) -> bool {
     taints.iter().any(|taint| taint.effect == Effect::PreferNoSchedule)
-}
-
-type Catalogs = Vec<(*const Arc<InstanceType>, Catalog)>;
-
-/// Pools that share a node class share its types, and those are compiled once.
-fn compile_catalogs(world: &World, terms: &mut Terms) -> Catalogs {
-    let mut catalogs: Catalogs = Vec::new();
-    for pool in &world.pools {
-        let key = Arc::as_ptr(&pool.instance_types) as *const Arc<InstanceType>;
-        if !catalogs.iter().any(|(of, _)| *of == key) {
-            catalogs.push((key, Catalog::new(pool.instance_types.clone(), terms)));
-        }
-    }
-    catalogs
-}
-
-fn allocatable(types: &[Arc<InstanceType>], names: &mut ResourceNames) -> Vec<Amounts> {
-    types.iter().map(|kind| names.amounts(&kind.allocatable())).collect()
 }
 
 fn sort_queue(pods: &mut [PendingPod], classes: &[Class], world: &World) {
