@@ -22,6 +22,9 @@ const MOST_FOR_KEEPING_EMPTY: usize = 400;
 pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     let mut cluster = Cluster::new(snapshot);
     let pass = Pass::new(&mut cluster, policy);
+    if pass.moves_nobody() {
+        return pass.only_empty(policy);
+    }
     let start = Start { what_if: WhatIf::new(snapshot.world, &cluster.movable()), found: None };
     decide(&cluster, policy, pass, start).0
 }
@@ -29,6 +32,9 @@ pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
 pub(crate) fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     let mut cluster = Cluster::new(snapshot);
     let pass = Pass::new(&mut cluster, policy);
+    if pass.moves_nobody() {
+        return pass.only_empty(policy);
+    }
     let question = Question::new(snapshot, policy, &pass);
     let movable = cluster.movable();
     let start = match memory.recall(snapshot.world, &question, &movable) {
@@ -188,6 +194,30 @@ impl Pass {
         }
     }
 
+    /// There is nothing but empty nodes to look at, if that.
+    fn moves_nobody(&self) -> bool {
+        self.drifted.is_empty() && self.underutilized.is_empty()
+    }
+
+    /// Where nobody moves, nothing has to be compiled.
+    fn only_empty(mut self, policy: &Policy) -> Proposal {
+        let (empty, held_back) = within(std::mem::take(&mut self.empty), &self.left(Method::Empty.reason()));
+        for candidate in &held_back {
+            self.held_by_budget(candidate, Method::Empty.reason());
+        }
+        self.order_empty(empty);
+        self.finish(policy)
+    }
+
+    fn order_empty(&mut self, go: Vec<Candidate>) {
+        if go.is_empty() {
+            return;
+        }
+        let savings = go.iter().map(|candidate| candidate.price.0 as i64).sum();
+        let (replacements, moves) = Default::default();
+        self.order(Command { method: Method::Empty, candidates: go, replacements, moves, savings });
+    }
+
     /// Empty nodes go; whether before the others are looked at, or only those that the others leave empty, is decided by
     /// what saves more.
     fn consolidate<'w>(
@@ -264,11 +294,7 @@ impl Pass {
         }
         let (stay, go): (Vec<Candidate>, Vec<Candidate>) =
             empty.into_iter().partition(|empty| kept_empty.contains(&empty.node));
-        if !go.is_empty() {
-            let savings = go.iter().map(|candidate| candidate.price.0 as i64).sum();
-            let (replacements, moves) = Default::default();
-            self.order(Command { method: Method::Empty, candidates: go, replacements, moves, savings });
-        }
+        self.order_empty(go);
         self.take_over(found, &underutilized, &stay);
         remembered
     }
