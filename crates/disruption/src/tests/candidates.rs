@@ -76,6 +76,46 @@ fn pods_hold_their_node() {
 }
 
 #[test]
+fn budgets_hold_only_pods_that_would_be_evicted() {
+    // covers: LC-POD-15, LC-POD-16, LC-POD-19
+    let budget = |namespace: &str, name: &str, never: bool| DisruptionBudget {
+        namespace: namespace.into(),
+        name: name.into(),
+        never_allows: never,
+        ..pdb(0)
+    };
+    let judged = |budgets: &[DisruptionBudget], pod: PodBuilder| {
+        let world = world().pod(pod.app("web").on("a"));
+        let world = budgets.iter().fold(world, |world, budget| world.disruption_budget(budget.clone())).build();
+        let mut all = crate::pods::Budgets::new(&world);
+        let pod = &world.pods[0];
+        (all.lets_move(pod, world.now), all.holding(pod, world.now).is_some())
+    };
+    let plain = || pod("p");
+    let (never, today) = (budget("default", "web", true), budget("default", "web", false));
+    let (moves, held) = (true, true);
+    for (budgets, pod, want) in [
+        (vec![], plain(), (moves, !held)),
+        (vec![never.clone()], plain(), (!moves, held)),
+        (vec![today.clone()], plain(), (moves, held)),
+        (vec![today.clone(), budget("default", "twin", false)], plain(), (!moves, held)),
+        (vec![budget("elsewhere", "web", true)], plain(), (moves, !held)),
+        (vec![never.clone()], plain().do_not_disrupt("true"), (!moves, !held)),
+        (vec![never.clone()], plain().tolerate("karpenter.sh/disrupted"), (moves, !held)),
+        (vec![never.clone()], plain().terminating(), (!moves, !held)),
+        (vec![], plain().daemon_of("agent"), (!moves, !held)),
+        (vec![DisruptionBudget { always_allows_unready: true, ..never.clone() }], plain().unready(), (moves, !held)),
+        (vec![DisruptionBudget { always_allows_unready: true, ..never.clone() }], plain(), (!moves, held)),
+        (vec![never.clone()], plain().unready(), (!moves, held)),
+    ] {
+        assert_eq!(judged(&budgets, pod.clone()), want, "{budgets:?} {}", pod.name());
+    }
+    let mut other = never;
+    other.selector = Some(karpenter_core::selector::Selector::invalid());
+    assert_eq!(judged(&[other], plain()), (moves, !held), "it selects somebody else");
+}
+
+#[test]
 fn a_bounded_drain_lets_drift_pass_what_holds_pods_and_nothing_else() {
     // covers: DIS-CAND-05, DIS-SIM-04
     let drifted = Drifted { reason: "NodePoolDrifted".into(), since: "2026-01-01T00:00:00Z".parse().unwrap() };

@@ -22,3 +22,31 @@ pub fn disruption_budget(object: &PodDisruptionBudget) -> DisruptionBudget {
         always_allows_unready: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_that_never_allows_anything_is_known_by_its_spec() {
+        // covers: LC-POD-18
+        for (spec, never) in [
+            (serde_json::json!({"maxUnavailable": 0}), true),
+            (serde_json::json!({"maxUnavailable": "0%"}), true),
+            (serde_json::json!({"minAvailable": "100%"}), true),
+            (serde_json::json!({"maxUnavailable": 1}), false),
+            (serde_json::json!({"maxUnavailable": "1%"}), false),
+            (serde_json::json!({"minAvailable": 3}), false),
+            (serde_json::json!({"minAvailable": "99%"}), false),
+            (serde_json::json!({"minAvailable": 0}), false),
+        ] {
+            // Three pods, of which none may go just now.
+            let status = serde_json::json!({"disruptionsAllowed": 0, "currentHealthy": 3, "desiredHealthy": 3,
+                "expectedPods": 3});
+            let object =
+                serde_json::json!({"metadata": {"name": "b", "namespace": "n"}, "spec": spec, "status": status});
+            let budget = disruption_budget(&serde_json::from_value(object).unwrap());
+            assert_eq!((budget.never_allows, budget.disruptions_allowed), (never, 0), "{spec}");
+        }
+    }
+}
