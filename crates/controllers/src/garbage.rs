@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{REGISTERED, Status};
-use karpenter_index::{Change, Key};
+use karpenter_index::{Change, Key, Kind};
 use karpenter_provider::{DeleteError, GetError, Machine};
 
 use crate::context::Context;
@@ -88,6 +88,10 @@ impl ClaimCollection {
             Err(error @ GetError::Other(_)) => return Err(Error::provider("looking the machine up", error)),
         }
         let nodes = context.index.nodes_of(provider_id);
+        // A Node that cannot be read may be this one's, and its kubelet may be well.
+        if nodes.is_empty() && !context.index.unreadable_keys(Kind::Node).is_empty() {
+            return Ok(());
+        }
         if is_spared(nodes.iter().map(|node| &**node).collect()) {
             return Ok(());
         }
@@ -177,7 +181,8 @@ impl Reconciler for MachineCollection {
         let machines = machines.map_err(|error| Error::provider("listing machines", error))?;
         // The claims last, and what this process launched and could not store yet: nothing of either is a leak.
         let claims = context.index.node_claims();
-        let stored = claims.iter().filter_map(|claim| claim_provider_id(claim)).map(str::to_owned);
+        let claims = claims.iter().filter(|claim| context.index.is_managed(claim));
+        let stored = claims.filter_map(|claim| claim_provider_id(claim)).map(str::to_owned);
         let held: BTreeSet<String> = stored.chain(self.launched.provider_ids()).collect();
         let mut collections = Vec::new();
         for machine in leaks(&machines, &held, context.clock.now()) {

@@ -82,7 +82,12 @@ impl Context {
                 Ok(())
             }
             Ok(None) => Ok(()),
-            Err(error) if error.is_conflict() => Ok(()),
+            // Somebody else has the name by now, unless the very object is still there: then nothing was deleted.
+            Err(error) if error.is_conflict() => {
+                let found = Api::<T>::all(self.client.clone()).get_opt(name).await?;
+                let is_there = found.is_some_and(|found| found.meta().uid.as_deref() == Some(uid));
+                if is_there { Err(error) } else { Ok(()) }
+            }
             Err(error) => Err(error),
         }
     }

@@ -78,6 +78,8 @@ impl Pods {
         wait.decided.get_or_insert(now);
         if placed {
             wait.placed.get_or_insert(now);
+        } else {
+            wait.placed = None;
         }
     }
 
@@ -121,4 +123,73 @@ fn runs(pod: &Pod) -> bool {
 
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn pods() -> (Pods, Registry) {
+        let mut registry = Registry::with_prefix("karpenter");
+        (Pods::register(&mut registry), registry)
+    }
+
+    fn value(registry: &Registry, name: &str) -> f64 {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        let line = text.lines().find(|line| line.starts_with(&format!("karpenter_{name} "))).unwrap().to_owned();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    fn tracked(phase: &str, node: Option<&str>) -> TrackedPod {
+        let object = serde_json::json!({"metadata": {"name": "web", "namespace": "default", "uid": "u",
+                "creationTimestamp": "1970-01-01T00:00:00Z"},
+            "spec": {"containers": [], "nodeName": node}, "status": {"phase": phase}});
+        let object = serde_json::from_value(object).unwrap();
+        karpenter_index::reduce::tracked_pod(&object, &mut karpenter_index::reduce::Interner::default()).unwrap()
+    }
+
+    #[test]
+    fn a_pod_for_which_no_place_is_left_has_waited_from_the_next_one_on() {
+        let (pods, registry) = pods();
+        let key = Key::new("default", "web");
+        pods.acknowledged(&key, at(1));
+        pods.acknowledged(&key, at(2));
+        pods.decided(&key, true, at(3));
+        assert_eq!(pods.waits()[&key].placed, Some(at(3)));
+        pods.decided(&key, false, at(4));
+        assert_eq!(pods.waits()[&key].placed, None, "it failed since");
+        pods.decided(&key, true, at(10));
+        pods.decided(&key, true, at(11));
+        assert_eq!(pods.waits()[&key].placed, Some(at(10)));
+        assert_eq!(value(&registry, "pods_scheduling_decision_duration_seconds_sum"), 2.0, "the first, and only once");
+        pods.changed(&key, Some(&tracked("Pending", Some("node"))), at(14));
+        assert_eq!(value(&registry, "pods_provisioning_bound_duration_seconds_sum"), 4.0);
+        pods.changed(&key, None, at(15));
+        assert!(pods.waits().is_empty());
+    }
+
+    #[test]
+    fn what_was_not_remembered_is_not_measured() {
+        // covers: CP-I6
+        let (pods, registry) = pods();
+        let key = Key::new("default", "web");
+        pods.changed(&key, Some(&tracked("Running", Some("node"))), at(50));
+        assert_eq!(value(&registry, "pods_bound_duration_seconds_count"), 0.0, "it ran before we started");
+        pods.changed(&key, None, at(51));
+        pods.changed(&key, Some(&tracked("Pending", None)), at(60));
+        pods.changed(&key, Some(&tracked("Pending", Some("node"))), at(61));
+        pods.changed(&key, Some(&tracked("Running", Some("node"))), at(62));
+        for name in
+            ["pods_provisioning_bound_duration_seconds_count", "pods_provisioning_startup_duration_seconds_count"]
+        {
+            assert_eq!(value(&registry, name), 0.0, "{name}: its plan was made by the process before");
+        }
+        assert_eq!(value(&registry, "pods_scheduling_decision_duration_seconds_count"), 0.0);
+        assert_eq!(value(&registry, "pods_bound_duration_seconds_count"), 1.0);
+    }
 }

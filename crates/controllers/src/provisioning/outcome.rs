@@ -63,6 +63,8 @@ pub(super) fn count(context: &Context, world: &World, plan: &Plan) {
     let now = context.clock.now();
     let placed = plan.existing.values().flatten();
     let placed = placed.chain(plan.new_nodes.iter().flat_map(|node| &node.pods));
+    // Pods of nodes that go were bound long ago: how long they wait says nothing.
+    let placed = placed.filter(|pod| world.pods[**pod].node.is_none());
     placed.for_each(|pod| context.metrics.pods.decided(&super::keyed(world, *pod).0, true, now));
     for left in &plan.left_over {
         context.metrics.pods.decided(&super::keyed(world, left.pod).0, false, now);
