@@ -93,6 +93,13 @@ impl Lab {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
+    /// A metric's value by its name and a part of its labels; zero if there is no such series.
+    pub(crate) fn metric(&self, name: &str, labels: &str) -> f64 {
+        let text = self.metrics();
+        let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(labels));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
     /// What would be scraped now.
     pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();

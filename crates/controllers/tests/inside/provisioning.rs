@@ -7,6 +7,7 @@ use karpenter_controllers::roster::provisioning;
 use serde_json::{Value, json};
 
 use super::lab::{CLAIMS, DEPLOYMENTS, Lab, POOLS, deployment};
+use super::scythe::When;
 
 fn names(objects: &[Value]) -> Vec<&str> {
     objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect()
@@ -275,4 +276,67 @@ async fn a_decision_is_kept_for_every_launch_and_refusal() {
     });
     assert!(refused, "{records:?}");
     assert!(records.iter().enumerate().all(|(position, record)| record.number == position as u64));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_edited_during_a_pass_gives_claims_with_the_hash_it_had() {
+    // covers: SCH-NEW-04
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.shop.slow_down(Duration::from_secs(7));
+    lab.run(provisioning());
+    lab.deployment("web", 1, "1").await;
+    lab.settle(3).await;
+    let hash = |pool: Value| karpenter_api::nodepool_hash(&serde_json::from_value(pool).unwrap());
+    let before = hash(lab.get(&format!("{POOLS}/main")).await.unwrap());
+    let edit = json!({"spec": {"template": {"metadata": {"labels": {"team": "blue"}}}}});
+    let after = hash(lab.patch(&format!("{POOLS}/main"), edit).await);
+    assert_ne!(before, after);
+    lab.settle(8).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 1);
+    assert_eq!(claims[0]["metadata"]["annotations"]["karpenter.sh/nodepool-hash"], before);
+    assert!(claims[0]["metadata"]["labels"]["team"].is_null(), "as the pool was when the pass began");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_is_measured_once_and_what_it_left_over_is_counted() {
+    // covers: SCH-ERR-13, SCH-ERR-15, SCH-GAP-22, SCH-NEW-39, SCH-POD-20
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.run(provisioning());
+    lab.deployment("huge", 2, "64").await;
+    lab.deployment("web", 1, "1").await;
+    lab.settle(5).await;
+    let passes = lab.metric("karpenter_scheduler_scheduling_duration_seconds_count", "controller=\"provisioner\"");
+    assert_eq!(passes as u64, 1);
+    assert_eq!(lab.metric("karpenter_scheduler_unschedulable_pods_count", "controller=\"provisioner\"") as u64, 2);
+    let labels = "reason=\"provisioned\",nodepool=\"main\",min_values_relaxed=\"false\"";
+    assert_eq!(lab.metric("karpenter_nodeclaims_created_total", labels) as u64, 1);
+    let decided = |lab: &Lab| lab.metric("karpenter_pods_scheduling_decision_duration_seconds_count", "") as u64;
+    assert_eq!(decided(&lab), 3, "also those that failed");
+    lab.settle(60).await;
+    assert_eq!(decided(&lab), 3, "the first decision about a pod is the one that counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_creation_nobody_heard_of_is_used_and_leaves_no_surplus() {
+    // covers: CP-A3, INV-1
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    let disruption =
+        json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]});
+    lab.pool("main", json!({"disruption": disruption})).await;
+    let everything = || karpenter_controllers::roster::all(&karpenter_controllers::Settings::default());
+    lab.run(everything());
+    lab.scythe.arm(When::After, |effect| effect.name == format!("POST {CLAIMS}"));
+    lab.deployment("web", 2, "1").await;
+    lab.settle(10).await;
+    assert!(lab.scythe.is_dead(), "between the creation and its answer");
+    lab.run(everything());
+    lab.settle(180).await;
+    assert_eq!(super::lab::running(&lab.pods("web").await), 2);
+    let claims = lab.claims().await.len();
+    assert_eq!(claims, lab.shop.running().len(), "every machine has its claim");
+    assert_eq!(claims, 1, "a surplus one is gone by now");
 }
