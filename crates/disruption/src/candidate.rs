@@ -101,6 +101,8 @@ pub enum Class {
     Eventual,
 }
 
+type Types<'s> = FxHashMap<&'s str, &'s Arc<InstanceType>>;
+
 /// A snapshot arranged so that candidates are found quickly.
 pub struct Cluster<'s, 'w> {
     pub snapshot: &'s Snapshot<'w>,
@@ -108,7 +110,7 @@ pub struct Cluster<'s, 'w> {
     /// By node: its pods, in `World::pods`.
     pods_on: Vec<Vec<usize>>,
     /// By pool and type.
-    types: BTreeMap<&'s str, FxHashMap<&'s str, &'s Arc<InstanceType>>>,
+    types: BTreeMap<&'s str, Arc<Types<'s>>>,
 }
 
 impl<'s, 'w> Cluster<'s, 'w> {
@@ -121,8 +123,12 @@ impl<'s, 'w> Cluster<'s, 'w> {
                 pods_on[*node].push(index);
             }
         }
+        // Pools of one node class share its types.
+        let mut shared: FxHashMap<usize, Arc<Types<'s>>> = FxHashMap::default();
         let of = |(name, pool): (&'s Arc<str>, &'s PoolFacts)| {
-            (&**name, pool.instance_types.iter().map(|kind| (&*kind.name, kind)).collect())
+            let list = pool.instance_types.as_ptr() as usize;
+            let named = || Arc::new(pool.instance_types.iter().map(|kind| (&*kind.name, kind)).collect());
+            (&**name, shared.entry(list).or_insert_with(named).clone())
         };
         Self { snapshot, budgets: Budgets::new(world), pods_on, types: snapshot.pools.iter().map(of).collect() }
     }

@@ -19,6 +19,9 @@ use crate::snapshot::{Policy, PoolFacts, Snapshot};
 use crate::verdicts::Verdicts;
 use crate::{Proposal, pods};
 
+/// So many pods are put into their places one by one.
+const FEW: usize = 16;
+
 /// Starts empty, and is handed to one pass after the other.
 #[derive(Debug, Default)]
 pub struct Memory {
@@ -47,6 +50,8 @@ pub(crate) struct Start<'w> {
     pub(crate) what_if: WhatIf<'w>,
     /// Nodes whose pods are others now, and what was found out before that.
     pub(crate) found: Option<(Vec<u32>, Found)>,
+    /// The world as it is now but for the time, if that is known already.
+    pub(crate) world: Option<World>,
 }
 
 /// Everything but the world that an answer depends on, with what the time makes of it.
@@ -99,17 +104,19 @@ impl Memory {
         }
         let changes = PodChanges::between(&last.world.pods, &world.pods);
         let in_place = changes.same.iter().enumerate().all(|(at, now)| *now == Some(at as u32));
-        if in_place && changes.new.is_empty() && last.question == *question {
+        let same_budgets = last.world.disruption_budgets == world.disruption_budgets;
+        if in_place && changes.new.is_empty() && same_budgets && last.question == *question {
             let answer = last.proposal.clone();
             self.last = Some(last);
             return Recalled::Answer(answer);
         }
-        let Last { world: before, question: asked, kept, found, .. } = *last;
+        let Last { world: mut before, question: asked, kept, found, .. } = *last;
         let found = found.filter(|_| asked.policy == question.policy && asked.pools == question.pools);
         match kept.carry(&before, world, &changes, movable) {
             Some(what_if) => {
                 let found = found.map(|found| (others_now(&before, world, &changes), found));
-                Recalled::Start(Start { what_if, found })
+                bring_up_to_date(&mut before, world, &changes);
+                Recalled::Start(Start { what_if, found, world: Some(before) })
             }
             None => Recalled::Nothing,
         }
@@ -117,14 +124,32 @@ impl Memory {
 
     pub(crate) fn learn(
         &mut self,
-        world: &World,
+        world: World,
         question: Question,
         proposal: &Proposal,
         kept: Kept,
         found: Option<Found>,
     ) {
-        let (world, proposal) = (world.clone(), proposal.clone());
+        let proposal = proposal.clone();
         self.last = Some(Box::new(Last { world, question, proposal, kept, found }));
+    }
+}
+
+/// Copies what changed, rather than everything.
+fn bring_up_to_date(before: &mut World, now: &World, changes: &PodChanges) {
+    before.now = now.now;
+    before.disruption_budgets.clone_from(&now.disruption_budgets);
+    let gone: Vec<usize> = changes.gone().collect();
+    let in_order = changes.same.iter().flatten().is_sorted();
+    if !in_order || gone.len() + changes.new.len() > FEW {
+        before.pods.clone_from(&now.pods);
+        return;
+    }
+    for pod in gone.into_iter().rev() {
+        before.pods.remove(pod);
+    }
+    for pod in &changes.new {
+        before.pods.insert(*pod as usize, now.pods[*pod as usize].clone());
     }
 }
 
@@ -160,11 +185,11 @@ impl Found {
     }
 }
 
-/// Whether two worlds differ in nothing but pods and the time. What is shared is not compared.
+/// Whether two worlds differ in nothing but pods, their budgets and the time. What is shared is not compared.
+/// PodDisruptionBudgets decide who may move, which is found out anew in every pass.
 fn same_but_for_pods(a: &World, b: &World) -> bool {
     a.pools == b.pools
         && a.nodes == b.nodes
-        && a.disruption_budgets == b.disruption_budgets
         && a.daemon_sets == b.daemon_sets
         && a.namespaces == b.namespaces
         && a.storage == b.storage

@@ -25,8 +25,9 @@ pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     if pass.moves_nobody() {
         return pass.only_empty(policy);
     }
-    let start = Start { what_if: WhatIf::new(snapshot.world, &cluster.movable()), found: None };
-    decide(&cluster, policy, pass, start).0
+    let movable = cluster.movable();
+    let start = Start { what_if: WhatIf::new(snapshot.world, &movable), found: None, world: None };
+    decide(&cluster, policy, pass, start, &movable).0
 }
 
 pub(crate) fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
@@ -40,27 +41,30 @@ pub(crate) fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy
     let start = match memory.recall(snapshot.world, &question, &movable) {
         Recalled::Answer(known) => return known,
         Recalled::Start(start) => start,
-        Recalled::Nothing => Start { what_if: WhatIf::new(snapshot.world, &movable), found: None },
+        Recalled::Nothing => Start { what_if: WhatIf::new(snapshot.world, &movable), found: None, world: None },
     };
-    let (proposal, what_if, found) = decide(&cluster, policy, pass, start);
-    memory.learn(snapshot.world, question, &proposal, what_if.keep(), found);
+    let (proposal, start) = decide(&cluster, policy, pass, start, &movable);
+    let world = start.world.unwrap_or_else(|| snapshot.world.clone());
+    memory.learn(world, question, &proposal, start.what_if.keep(), start.found.map(|(_, found)| found));
     proposal
 }
 
+/// Hands back what the next pass may start from.
 fn decide<'w>(
     cluster: &Cluster<'_, 'w>,
     policy: &Policy,
     mut pass: Pass,
     start: Start<'w>,
-) -> (Proposal, WhatIf<'w>, Option<memory::Found>) {
+    movable: &[usize],
+) -> (Proposal, Start<'w>) {
     let snapshot = cluster.snapshot;
     let rules = Rules { snapshot, policy, totals: balanced::totals(cluster, &pass.candidates) };
-    let Start { mut what_if, found } = start;
+    let Start { mut what_if, found, world } = start;
     let base = what_if.mark();
     pass.drift(&rules, &mut what_if);
-    let found = pass.consolidate(&rules, &mut what_if, &cluster.movable(), found);
+    let found = pass.consolidate(&rules, &mut what_if, movable, found).map(|found| (Vec::new(), found));
     what_if.rollback(base);
-    (pass.finish(policy), what_if, found)
+    (pass.finish(policy), Start { what_if, found, world })
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +97,8 @@ impl Pass {
         };
         for (index, node) in snapshot.world.nodes.iter().enumerate().filter(|(_, node)| node.is_managed()) {
             let reasons = pass.sort_in(cluster, policy, index);
-            let price = cluster.price(&node.labels);
+            let known = pass.candidates.last().filter(|candidate| candidate.node == index);
+            let price = known.map_or_else(|| cluster.price(&node.labels), |candidate| candidate.price);
             let (name, decision) = (node.name.clone(), Decision::Keep);
             let decision = NodeDecision { node: index, name, price, decision, reasons, nearest_miss: None };
             pass.nodes.insert(node.name.clone(), decision);
@@ -173,11 +178,20 @@ impl Pass {
     }
 
     fn drift(&mut self, rules: &Rules<'_, '_>, what_if: &mut WhatIf<'_>) {
+        if self.drifted.is_empty() {
+            return;
+        }
         let mut left = self.left(Method::Drift.reason());
         // Nodes that are empty as well go under the budget for those, if it lets them.
         let within = within(self.empty.clone(), &self.left(Method::Empty.reason())).0;
+        within.iter().for_each(|empty| what_if.close(empty.node));
+        let mut needed: BTreeMap<usize, usize> = BTreeMap::new();
         for candidate in std::mem::take(&mut self.drifted) {
             if within.iter().any(|empty| empty.node == candidate.node) {
+                continue;
+            }
+            if let Some(command) = needed.get(&candidate.node) {
+                self.keep(&candidate, Reason::ReceivesPods { command: *command });
                 continue;
             }
             let Some(units) = left.get_mut(&candidate.pool).filter(|units| **units > 0) else {
@@ -187,6 +201,9 @@ impl Pass {
             match drift::command(what_if, rules, &candidate) {
                 Ok(command) => {
                     *units -= 1;
+                    for node in receivers(std::iter::once(&*command.moves)).into_keys() {
+                        needed.entry(node).or_insert(self.commands.len());
+                    }
                     self.order(command);
                 }
                 Err(reason) => self.keep(&candidate, reason),
@@ -202,10 +219,10 @@ impl Pass {
     /// Where nobody moves, nothing has to be compiled.
     fn only_empty(mut self, policy: &Policy) -> Proposal {
         let (empty, held_back) = within(std::mem::take(&mut self.empty), &self.left(Method::Empty.reason()));
+        self.order_empty(empty);
         for candidate in &held_back {
             self.held_by_budget(candidate, Method::Empty.reason());
         }
-        self.order_empty(empty);
         self.finish(policy)
     }
 
@@ -235,9 +252,6 @@ impl Pass {
             list.iter().filter(|candidate| !pass.is_taken(candidate)).cloned().collect()
         };
         let (empty, held_back) = within(taken(self, &self.empty), &self.left(Method::Empty.reason()));
-        for candidate in &held_back {
-            self.held_by_budget(candidate, Method::Empty.reason());
-        }
         let mut underutilized = taken(self, &self.underutilized);
         let needed = receivers(self.commands.iter().map(|command| &*command.moves));
         underutilized.retain(|candidate| !needed.contains_key(&candidate.node));
@@ -295,6 +309,10 @@ impl Pass {
         let (stay, go): (Vec<Candidate>, Vec<Candidate>) =
             empty.into_iter().partition(|empty| kept_empty.contains(&empty.node));
         self.order_empty(go);
+        // Told after the others are taken, so that the figures are those that hold.
+        for candidate in &held_back {
+            self.held_by_budget(candidate, Method::Empty.reason());
+        }
         self.take_over(found, &underutilized, &stay);
         remembered
     }

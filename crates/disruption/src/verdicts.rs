@@ -22,14 +22,21 @@ pub(crate) struct Worth {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdicts {
     ids: FxHashMap<Box<[u32]>, u32>,
-    known: Vec<Option<Verdict>>,
+    known: Vec<Option<Known>>,
     by_node: FxHashMap<u32, Vec<u32>>,
     by_group: FxHashMap<u32, Vec<u32>>,
 }
 
+#[derive(Clone, Debug)]
+struct Known {
+    verdict: Verdict,
+    new_nodes: u32,
+    limited: bool,
+}
+
 impl Verdicts {
     pub(crate) fn get(&self, nodes: &[u32]) -> Option<&Verdict> {
-        self.ids.get(nodes).and_then(|id| self.known[*id as usize].as_ref())
+        self.ids.get(nodes).and_then(|id| self.known[*id as usize].as_ref()).map(|known| &known.verdict)
     }
 
     pub(crate) fn put(&mut self, nodes: &[u32], verdict: Verdict, rests: &Rests) {
@@ -38,7 +45,7 @@ impl Verdicts {
         if id == next {
             self.known.push(None);
         }
-        self.known[id as usize] = Some(verdict);
+        self.known[id as usize] = Some(Known { verdict, new_nodes: rests.new_nodes, limited: rests.limited });
         for node in nodes.iter().chain(&rests.nodes) {
             self.by_node.entry(*node).or_default().push(id);
         }
@@ -52,6 +59,11 @@ impl Verdicts {
         if changes.everything {
             *self = Self::default();
             return;
+        }
+        if let Some(buyable) = changes.buyable {
+            // With room for one more than it bought, no limit has a say.
+            let stands = |known: &Known| !known.limited && known.new_nodes < buyable;
+            self.known.iter_mut().filter(|known| !known.as_ref().is_some_and(stands)).for_each(|known| *known = None);
         }
         let by_node = changes.nodes.iter().filter_map(|node| self.by_node.remove(node));
         let by_group = changes.groups.iter().filter_map(|group| self.by_group.remove(group));
@@ -70,11 +82,18 @@ mod tests {
         let no = || Err(Reason::HoldsBuffer);
         let yes = Ok(Worth { savings: 7, replacements: 1 });
         let mut verdicts = Verdicts::default();
-        verdicts.put(&[1], no(), &Rests { nodes: vec![5], groups: vec![2] });
-        verdicts.put(&[1, 2], yes.clone(), &Rests { nodes: vec![6], groups: Vec::new() });
+        let rests = |nodes: &[u32], groups: &[u32], new_nodes, limited| Rests {
+            nodes: nodes.to_vec(),
+            groups: groups.to_vec(),
+            new_nodes,
+            limited,
+        };
+        verdicts.put(&[1], no(), &rests(&[5], &[2], 0, false));
+        verdicts.put(&[1, 2], yes.clone(), &rests(&[6], &[], 2, false));
         let change = |nodes: &[u32], groups: &[u32]| Changes {
             nodes: nodes.to_vec(),
             groups: groups.to_vec(),
+            buyable: None,
             everything: false,
         };
         verdicts.forget(&change(&[9], &[3]));
@@ -86,6 +105,9 @@ mod tests {
             (change(&[6], &[]), true, false),
             (change(&[2], &[]), true, false),
             (change(&[1], &[]), false, false),
+            (Changes { buyable: Some(3), ..Changes::default() }, true, true),
+            (Changes { buyable: Some(2), ..Changes::default() }, true, false),
+            (Changes { buyable: Some(0), ..Changes::default() }, false, false),
             (Changes { everything: true, ..Changes::default() }, false, false),
         ] {
             let mut after = verdicts.clone();
@@ -93,7 +115,10 @@ mod tests {
             assert_eq!((after.get(&[1]).is_some(), after.get(&[1, 2]).is_some()), (first, second), "{changes:?}");
         }
         verdicts.forget(&change(&[5], &[]));
-        verdicts.put(&[1], no(), &Rests { nodes: vec![8], groups: Vec::new() });
+        verdicts.put(&[1], no(), &rests(&[8], &[], 0, true));
+        let mut after = verdicts.clone();
+        after.forget(&Changes { buyable: Some(9), ..Changes::default() });
+        assert_eq!(after.get(&[1]), None, "a limit had a say, and may have another now");
         verdicts.forget(&change(&[5], &[2]));
         assert_eq!(verdicts.get(&[1]), None, "dropping too much costs time, dropping too little would be wrong");
     }

@@ -212,7 +212,8 @@ pub(crate) struct Shape {
 pub(crate) struct Changes {
     pub(crate) nodes: Vec<u32>,
     pub(crate) groups: Vec<u32>,
-    /// Limits or reservations, which anybody may run into.
+    pub(crate) limits: bool,
+    /// Reservations, which anybody may hold.
     pub(crate) everything: bool,
 }
 
@@ -389,7 +390,8 @@ impl State {
             match undo {
                 Undo::Count { group, .. } | Undo::Uncounted { group, .. } => changes.groups.push(*group as u32),
                 Undo::Closed { node, .. } | Undo::Node { index: node, .. } => changes.nodes.push(*node as u32),
-                Undo::Limits { .. } | Undo::Reservations { .. } => changes.everything = true,
+                Undo::Limits { .. } => changes.limits = true,
+                Undo::Reservations { .. } => changes.everything = true,
                 Undo::RefusedNode { .. }
                 | Undo::NoRoom { .. }
                 | Undo::RefusedClaim { .. }

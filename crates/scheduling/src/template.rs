@@ -33,6 +33,8 @@ pub(crate) struct Template {
     /// By limit and type: what a type would take of it.
     pub(crate) capacity: Vec<Vec<Amount>>,
     pub(crate) node_limit: Option<i64>,
+    /// By limit: the most any of its types would take.
+    pub(crate) largest: Vec<Amount>,
 }
 
 /// Why a pool has no template.
@@ -129,7 +131,9 @@ pub(crate) fn compile(
         let name = c.names.name(*resource);
         catalog.types.iter().map(|kind| kind.capacity.counted(name).nanos()).collect()
     };
-    let capacity = limits.iter().map(|(resource, _)| takes(resource)).collect();
+    let capacity: Vec<Vec<Amount>> = limits.iter().map(|(resource, _)| takes(resource)).collect();
+    let most = |of: &Vec<Amount>| types.iter().map(|kind| of[kind]).max().unwrap_or(0);
+    let largest = capacity.iter().map(most).collect();
     let node_limit = spec.limits.0.get(NODES).map(|quantity| quantity.units());
     let (weight, taints) = (spec.weight, spec.taints.clone());
     let mut template = Template {
@@ -145,6 +149,7 @@ pub(crate) fn compile(
         limits,
         capacity,
         node_limit,
+        largest,
     };
     template.charge_existing(c.world, c.names);
     Ok(template)

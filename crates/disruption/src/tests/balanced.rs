@@ -91,18 +91,10 @@ fn savings_are_estimated_by_the_cheapest_offering_of_the_cheapest_type() {
 #[test]
 fn many_nodes_at_once_are_scored_like_one() {
     // covers: DIS-MULTI-04
-    let with = |policy: ConsolidationPolicy| {
-        let scene = scene().rules(|pool| pool.policy = policy).node("a", "medium").node("b", "medium");
-        // Nothing else lets either of them go: a node of its own would be of the same type.
-        scene.pod(pod("p").cpu("2200m").on("a")).pod(pod("q").cpu("2200m").on("b"))
-    };
-    let alone = |scene: Scene| scene.commands();
-    assert_eq!(alone(with(ConsolidationPolicy::WhenEmptyOrUnderutilized)), Vec::<String>::new());
-    let types: Arc<[_]> = [kind("medium", 4), kind("wide", 6).price(50_000)].map(|kind| Arc::new(kind.build())).into();
     let with = |policy: ConsolidationPolicy, price: u64| {
-        let mut kinds: Vec<Arc<InstanceType>> = types.to_vec();
-        kinds[1] = Arc::new(kind("wide", 6).price(price).build());
-        let scene = Scene::with(kinds.into()).rules(|pool| pool.policy = policy);
+        let wide = kind("wide", 6).offerings(vec![sold(ZONE_A, ON_DEMAND).at(price)]);
+        let types = [kind("medium", 4), wide].map(|kind| Arc::new(kind.build()));
+        let scene = Scene::with(Arc::from(types)).rules(|pool| pool.policy = policy);
         let scene = scene.node("a", "medium").node("b", "medium");
         scene.pod(pod("p").cpu("2200m").on("a")).pod(pod("q").cpu("2200m").on("b"))
     };

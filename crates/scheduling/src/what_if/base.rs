@@ -44,9 +44,8 @@ impl WhatIf<'_> {
     /// same answer as before.
     pub fn shift_from(&mut self, base: &Base) -> Shift {
         let state = &self.state;
-        let everything = state.limits != base.limits
-            || state.node_limits != base.node_limits
-            || state.reservations != base.reservations
+        let limits = state.limits != base.limits || state.node_limits != base.node_limits;
+        let everything = state.reservations != base.reservations
             || state.groups.len() != base.groups.len()
             || state.nodes.len() != base.nodes.len()
             || !self.waiting.is_empty();
@@ -58,14 +57,18 @@ impl WhatIf<'_> {
             groups.filter(|(_, (now, before))| !now.same_counts(before)).map(|(at, _)| at as u32).collect();
         let moved: Vec<usize> = (0..state.nodes.len())
             .filter(|at| {
-                state.closed.contains(*at) != base.closed.contains(*at) || !state.nodes[*at].same_room(&base.nodes[*at])
+                let (now, before) = (&state.nodes[*at], &base.nodes[*at]);
+                // Who waits for a place there moves with the node, and may be somebody else each time.
+                let waited_for = !now.pods.is_empty() || !before.pods.is_empty();
+                state.closed.contains(*at) != base.closed.contains(*at) || waited_for || !now.same_room(before)
             })
             .collect();
         let attracted = (0..self.problem.classes.len())
             .map(|class| moved.iter().any(|target| self.is_attracted(class, *target, base)))
             .collect();
         let nodes = moved.iter().map(|target| self.problem.nodes[*target].index as u32).collect();
-        Shift { changes: Changes { nodes, groups, everything }, attracted }
+        let buyable = limits.then(|| self.buyable());
+        Shift { changes: Changes { nodes, groups, buyable, everything }, attracted }
     }
 
     /// Whether a node takes pods of a class that it did not take before, topology apart.

@@ -12,6 +12,10 @@ pub struct Rests {
     pub nodes: Vec<u32>,
     /// Of topology, by numbers of this what-if.
     pub groups: Vec<u32>,
+    /// How many new nodes there were.
+    pub new_nodes: u32,
+    /// A pool's limit may have had a say.
+    pub limited: bool,
 }
 
 /// What an answer makes different.
@@ -20,6 +24,8 @@ pub struct Changes {
     /// In `World::nodes`.
     pub nodes: Vec<u32>,
     pub groups: Vec<u32>,
+    /// Limits changed: so many nodes of any kind can be bought in each pool now.
+    pub buyable: Option<u32>,
     /// No answer can be relied on any more.
     pub everything: bool,
 }
@@ -39,7 +45,19 @@ impl WhatIf<'_> {
         }
         groups.sort_unstable();
         groups.dedup();
-        Rests { nodes, groups }
+        let new_nodes = (self.state.claims.len() - self.state.settled) as u32;
+        Rests { nodes, groups, new_nodes, limited: self.buyable() == 0 }
+    }
+
+    /// How many nodes of the largest type the limits of every pool leave at least.
+    pub(super) fn buyable(&self) -> u32 {
+        let mut least = i128::from(u32::MAX);
+        for (at, template) in self.problem.templates.iter().enumerate() {
+            let of_each = self.state.limits[at].iter().zip(&template.largest).filter(|(_, most)| **most > 0);
+            least = of_each.map(|(left, most)| left.div_euclid(*most)).fold(least, i128::min);
+            least = least.min(self.state.node_limits[at].map_or(least, i128::from));
+        }
+        u32::try_from(least.max(0)).unwrap_or(u32::MAX)
     }
 
     /// What keeping the answer since the mark would change.
@@ -48,6 +66,7 @@ impl WhatIf<'_> {
         let nodes = found.nodes.iter().map(|target| self.problem.nodes[*target as usize].index as u32).collect();
         // Those that wait are placed with the first answer that is kept, so every later one is another question.
         let everything = found.everything || !self.waiting.is_empty();
-        Changes { nodes, groups: found.groups, everything }
+        let buyable = found.limits.then(|| self.buyable());
+        Changes { nodes, groups: found.groups, buyable, everything }
     }
 }
