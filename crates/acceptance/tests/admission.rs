@@ -145,6 +145,7 @@ async fn judge(client: &Client, server: &str) {
 
 #[tokio::test]
 async fn the_embedded_server_admits_and_refuses_as_the_table_says() {
+    // covers: EXT-16, Q-01, Q-05
     let server = ApiServer::new(Options::new());
     let client = Client::new(server.service(), "default");
     let definitions: Vec<Value> = crds().into_iter().collect();

@@ -61,7 +61,7 @@ async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     panic!("{what} did not come about");
 }
 
-// covers: API-HM-56
+// covers: API-HM-56, API-ST-09
 #[tokio::test]
 async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
     let (_cluster, kubeconfig) = cluster();
