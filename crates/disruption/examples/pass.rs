@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p karpenter-disruption --example pass -- [nodes]`
 
+#![expect(clippy::disallowed_methods, reason = "it measures how long things take")]
+
 #[path = "../benches/pass/fleet.rs"]
 mod fleet;
 

@@ -91,7 +91,7 @@ pub(crate) fn closed(snapshot: &Snapshot<'_>, now: Timestamp) -> Vec<usize> {
 /// What memory makes of a question.
 pub(crate) enum Recalled<'w> {
     Answer(Proposal),
-    Start(Start<'w>),
+    Start(Box<Start<'w>>),
     Nothing,
 }
 
@@ -116,7 +116,7 @@ impl Memory {
             Some(what_if) => {
                 let found = found.map(|found| (others_now(&before, world, &changes), found));
                 bring_up_to_date(&mut before, world, &changes);
-                Recalled::Start(Start { what_if, found, world: Some(before) })
+                Recalled::Start(Box::new(Start { what_if, found, world: Some(before) }))
             }
             None => Recalled::Nothing,
         }

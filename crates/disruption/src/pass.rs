@@ -40,7 +40,7 @@ pub(crate) fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy
     let movable = cluster.movable();
     let start = match memory.recall(snapshot.world, &question, &movable) {
         Recalled::Answer(known) => return known,
-        Recalled::Start(start) => start,
+        Recalled::Start(start) => *start,
         Recalled::Nothing => Start { what_if: WhatIf::new(snapshot.world, &movable), found: None, world: None },
     };
     let (proposal, start) = decide(&cluster, policy, pass, start, &movable);

@@ -18,20 +18,20 @@ use karpenter_testkit::cluster::{self, Size};
 const SEED: u64 = 42;
 const ZONES: [&str; 5] = ["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d", "us-east-1f"];
 
-pub struct Fleet {
-    pub world: World,
+pub(crate) struct Fleet {
+    pub(crate) world: World,
     pools: BTreeMap<Arc<str>, PoolFacts>,
     next: usize,
 }
 
 /// Two threads, as the figures are for two cores.
-pub fn policy() -> Policy {
+pub(crate) fn policy() -> Policy {
     Policy { threads: 2, ..Policy::default() }
 }
 
 impl Fleet {
     /// Ten pods a node over 20 pools and everything sold in one region, everything free to go at once.
-    pub fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         let (class, settings) = (NodeClassFacts::default(), Ec2Settings::default());
         let types = karpenter_ec2::instance_types(builtin::catalogue(), "us-east-1", &class, &settings);
         let types: Arc<[Arc<InstanceType>]> =
@@ -52,13 +52,13 @@ impl Fleet {
         Self { world, pools, next: 0 }
     }
 
-    pub fn snapshot(&self) -> Snapshot<'_> {
+    pub(crate) fn snapshot(&self) -> Snapshot<'_> {
         let nodes = vec![NodeFacts::default(); self.world.nodes.len()];
         Snapshot { world: &self.world, nodes, pools: self.pools.clone() }
     }
 
     /// Every pod where it was expected, every node gone that was to go.
-    pub fn carry_out(&mut self, commands: &[Command]) {
+    pub(crate) fn carry_out(&mut self, commands: &[Command]) {
         let names: Vec<Arc<str>> = self.world.nodes.iter().map(|node| node.name.clone()).collect();
         let mut gone: BTreeSet<Arc<str>> = BTreeSet::new();
         for command in commands {
@@ -76,7 +76,7 @@ impl Fleet {
     }
 
     /// Passes until one finds nothing; how many there were.
-    pub fn rest(&mut self, memory: &mut Memory) -> usize {
+    pub(crate) fn rest(&mut self, memory: &mut Memory) -> usize {
         for passes in 1.. {
             let commands = propose_again(memory, &self.snapshot(), &policy()).commands;
             if commands.is_empty() {
