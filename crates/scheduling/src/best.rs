@@ -52,13 +52,16 @@ pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
     let queue = company_first(problem, &strays);
     best.repack(problem);
     let first = (strays.len(), best.left_over());
-    let (left, given_up) = (best.left_pods(), best.given_up());
-    let mut rank = (first, best.price(problem), given_up);
+    let (left, given_up) = (best.left_pods(), best.given_up(problem));
+    let mut rank = (first, best.price(problem), given_up.iter().sum::<usize>());
     let again = if strays.is_empty() { None } else { Some(BASELINE) };
     for ties in again.into_iter().chain(others(problem).iter().copied()) {
         let mut other = Solution::in_order(problem, ties, &queue);
         let of_other = (other.strays(problem).len(), other.left_over());
-        if of_other > rank.0 || (of_other == first && other.given_up() > given_up) {
+        // No kind of pod does without more than in the baseline, whatever others gain by it.
+        let of_kinds = other.given_up(problem);
+        let loses = of_kinds.iter().zip(&given_up).any(|(other, baseline)| other > baseline);
+        if of_other > rank.0 || (of_other == first && loses) {
             continue;
         }
         // Whom the baseline places nobody turns away, however alike the two may be.
@@ -71,7 +74,7 @@ pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
             continue;
         }
         other.repack(problem);
-        let of_other = (of_other, other.price(problem), other.given_up());
+        let of_other = (of_other, other.price(problem), of_kinds.iter().sum());
         if of_other < rank {
             (best, rank) = (other, of_other);
         }

@@ -60,11 +60,13 @@ impl Solution {
         self.left.iter().map(|(pod, _)| *pod).collect()
     }
 
-    /// How many soft constraints were given up in all.
-    pub(crate) fn given_up(&self) -> usize {
+    /// How many soft constraints the pods of each class gave up.
+    pub(crate) fn given_up(&self, problem: &Problem<'_>) -> Vec<usize> {
+        let mut by_class = vec![0; problem.classes.len()];
         let on_claims = self.state.claims.iter().flat_map(|claim| &claim.pods);
         let on_nodes = self.state.nodes.iter().flat_map(|node| &node.pods);
-        on_claims.chain(on_nodes).map(|(_, variant)| *variant).sum()
+        on_claims.chain(on_nodes).for_each(|(pod, variant)| by_class[problem.pods[*pod].class] += variant);
+        by_class
     }
 
     /// Pods of `Problem::pods` that have a place, but not all they wished for.

@@ -1,4 +1,4 @@
-//! One solve of the reference workload at each given size, timed: `measure 1000 10000`.
+//! One solve of the reference workload at each given size, timed: `solve_times 1000 10000`.
 
 #[expect(clippy::disallowed_methods, reason = "this measures")]
 fn main() {
