@@ -1,10 +1,11 @@
 //! What is said aloud while a test listens, on its own thread.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Lines of at least warning level, with their fields.
@@ -41,6 +42,16 @@ impl Subscriber for Lines {
 }
 
 impl Lines {
+    /// Those of this thread, while the guard is held.
+    pub(crate) fn heard() -> (Self, DefaultGuard) {
+        // With one listener in the process, whether a line is of interest is asked on the thread that comes by first, and
+        // that may be another test's. Somebody who never listens makes it two.
+        static ANOTHER: Once = Once::new();
+        ANOTHER.call_once(|| drop(tracing::subscriber::set_global_default(NoSubscriber::default())));
+        let lines = Self::default();
+        (lines.clone(), tracing::subscriber::set_default(lines))
+    }
+
     /// How many contain the text.
     pub(crate) fn with(&self, text: &str) -> usize {
         self.0.lock().unwrap().iter().filter(|line| line.contains(text)).count()

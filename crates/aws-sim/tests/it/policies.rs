@@ -35,8 +35,7 @@ fn spot(name: &str) -> NodeClaim {
 #[tokio::test(start_paused = true)]
 async fn spot_requests_go_untagged_where_they_may_not_be_tagged() {
     // covers: API-IAM-40
-    let lines = Lines::default();
-    let _listening = tracing::subscriber::set_default(lines.clone());
+    let (lines, _listening) = Lines::heard();
     let lab = Lab::new(quiet(1)).await;
     lab.ready().await;
     lab.region.forbid(Forbidden::SpotRequestTags);
@@ -105,8 +104,7 @@ async fn running_instances_get_the_tags_that_may_be_set() {
 #[tokio::test(start_paused = true)]
 async fn profiles_that_may_not_be_listed_are_deleted_by_name() {
     // covers: API-IAM-42
-    let lines = Lines::default();
-    let _listening = tracing::subscriber::set_default(lines.clone());
+    let (lines, _listening) = Lines::heard();
     let lab = Lab::new(quiet(1)).await;
     lab.deny("ListInstanceProfiles");
     lab.ready().await;
@@ -254,8 +252,7 @@ async fn eks_is_asked_only_for_what_nobody_told() {
 #[tokio::test(start_paused = true)]
 async fn a_policy_of_0_32_runs_a_cluster() {
     // covers: EXT-10
-    let lines = Lines::default();
-    let _listening = tracing::subscriber::set_default(lines.clone());
+    let (lines, _listening) = Lines::heard();
     let lab = Lab::new(quiet(1)).await;
     lab.region.forbid(Forbidden::SpotRequestTags);
     lab.region.forbid(Forbidden::TagKey("eks:eks-cluster-name"));

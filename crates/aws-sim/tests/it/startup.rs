@@ -112,8 +112,7 @@ async fn an_isolated_vpc_reaches_neither_prices_nor_iam() {
 #[tokio::test(start_paused = true)]
 async fn what_deserves_a_word_gets_one() {
     // covers: AWS-FLEET-11, AWS-UD-07
-    let lines = Lines::default();
-    let _listening = tracing::subscriber::set_default(lines.clone());
+    let (lines, _listening) = Lines::heard();
     let said = |text: &str| {
         let found = lines.with(text);
         lines.clear();
