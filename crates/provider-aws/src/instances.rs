@@ -7,12 +7,15 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use karpenter_api::labels;
 use karpenter_core::labels::{ON_DEMAND, RESERVED, SPOT};
+use tokio::time::Instant;
 
 use crate::batcher::{Batcher, Execute, Measure, Window};
 use crate::calls::{Aws, AwsError, DescribeInstances, Filter, Instance, InstanceState, Result, Tags};
 
 const WINDOW: Window = Window { idle: Duration::from_millis(100), longest: Duration::from_secs(1), most: 500 };
 const PAGE: u32 = 1000;
+/// How long EC2 may not know yet what it launched. Until then, not being found means nothing.
+const LAG: Duration = Duration::from_secs(60);
 /// Everything but `terminated`: such an instance is as good as gone.
 const STATES: [InstanceState; 5] = [
     InstanceState::Pending,
@@ -29,10 +32,36 @@ pub struct Instances {
     aws: Aws,
     cluster: String,
     shifted: Shifted,
-    /// As last seen, until a list or a look finds it gone.
-    cache: Mutex<BTreeMap<String, Instance>>,
+    /// As last told, until a list or a look finds it gone.
+    cache: Mutex<BTreeMap<String, Known>>,
     describe: Batcher<(), String, Result<Instance>>,
     terminate: Batcher<(), String, Result<()>>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    instance: Instance,
+    told: Told,
+    at: Instant,
+}
+
+/// Who told of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// The fleet that launched it. All we decide by is known, but nothing of what others did to it since.
+    Launch,
+    Read,
+}
+
+impl Known {
+    fn read(instance: Instance) -> Self {
+        Self { instance, told: Told::Read, at: Instant::now() }
+    }
+
+    /// Too young to be missed.
+    fn is_new(&self) -> bool {
+        self.told == Told::Launch && self.at.elapsed() < LAG
+    }
 }
 
 /// Whether the cache will do.
@@ -66,7 +95,7 @@ impl Instances {
     }
 
     pub async fn get(&self, id: &str, look: Look) -> Result<Instance> {
-        let known = self.lock().get(id).cloned();
+        let known = self.lock().get(id).map(|known| known.instance.clone());
         if let Some(instance) = known.filter(|known| look == Look::Cached || self.is_shifted(known)) {
             return Ok(instance);
         }
@@ -74,16 +103,33 @@ impl Instances {
             Ok(answer) => answer,
             Err(dropped) => return Err(AwsError::new("DescribeInstances", "Dropped", dropped.to_string())),
         };
-        match &answer {
+        let mut cache = self.lock();
+        match answer {
             Ok(instance) => {
-                self.lock().insert(id.to_owned(), instance.clone());
+                cache.insert(id.to_owned(), Known::read(instance.clone()));
+                Ok(instance)
             }
-            Err(error) if error.is_not_found() => {
-                self.lock().remove(id);
-            }
-            Err(_) => {}
+            Err(error) if error.is_not_found() => match cache.get(id).filter(|known| known.is_new()) {
+                Some(known) => Ok(known.instance.clone()),
+                None => {
+                    cache.remove(id);
+                    Err(error)
+                }
+            },
+            Err(error) => Err(error),
         }
-        answer
+    }
+
+    /// What a fleet told of an instance it launched, so that nobody has to ask for it.
+    pub(crate) fn launched(&self, instance: &Instance) {
+        let known = Known { instance: instance.clone(), told: Told::Launch, at: Instant::now() };
+        self.lock().insert(instance.id.clone(), known);
+    }
+
+    /// As EC2 told of it no longer ago than this.
+    pub(crate) fn read_within(&self, id: &str, age: Duration) -> Option<Instance> {
+        let known = self.lock().get(id).cloned();
+        known.filter(|known| known.told == Told::Read && known.at.elapsed() <= age).map(|known| known.instance)
     }
 
     /// Of this cluster, by id.
@@ -98,10 +144,16 @@ impl Instances {
         let mut found = self.aws.ec2.describe_instances(&request).await?;
         // EC2 may not see the machines of a zone that is not well; they are not gone for that.
         let seen: BTreeSet<String> = found.iter().map(|instance| instance.id.clone()).collect();
-        let known: Vec<Instance> = self.lock().values().filter(|known| !seen.contains(&known.id)).cloned().collect();
-        found.extend(known.into_iter().filter(|known| self.is_shifted(known)));
+        let unseen: Vec<Known> =
+            self.lock().values().filter(|known| !seen.contains(&known.instance.id)).cloned().collect();
+        let shifted = unseen.iter().map(|known| &known.instance).filter(|known| self.is_shifted(known)).cloned();
+        found.extend(shifted);
         found.sort_by(|a, b| a.id.cmp(&b.id));
-        *self.lock() = found.iter().map(|instance| (instance.id.clone(), instance.clone())).collect();
+        let mut cache = self.lock();
+        // What was launched while the list was under way is not in it either.
+        cache.retain(|_, known| known.is_new());
+        cache.extend(found.iter().map(|instance| (instance.id.clone(), Known::read(instance.clone()))));
+        drop(cache);
         Ok(found)
     }
 
@@ -115,7 +167,11 @@ impl Instances {
 
     pub async fn tag(&self, id: &str, tags: &Tags) -> Result<()> {
         self.refuse_shifted("CreateTags", id)?;
-        self.aws.ec2.create_tags(&[id.to_owned()], tags).await
+        self.aws.ec2.create_tags(&[id.to_owned()], tags).await?;
+        if let Some(known) = self.lock().get_mut(id) {
+            known.instance.tags.extend(tags.clone());
+        }
+        Ok(())
     }
 
     fn is_shifted(&self, instance: &Instance) -> bool {
@@ -123,7 +179,8 @@ impl Instances {
     }
 
     fn refuse_shifted(&self, operation: &'static str, id: &str) -> Result<()> {
-        match self.lock().get(id).cloned().filter(|known| self.is_shifted(known)) {
+        let known = self.lock().get(id).map(|known| known.instance.clone());
+        match known.filter(|known| self.is_shifted(known)) {
             Some(known) => {
                 let message = format!("zone {} is shifted away from", known.zone);
                 Err(AwsError::new(operation, crate::errors::ZONE_SHIFTED, message))
@@ -132,7 +189,7 @@ impl Instances {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instance>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -186,7 +243,8 @@ async fn terminate_all(aws: &Aws, ids: Vec<String>) -> Vec<Result<()>> {
 /// An instance that slipped into an open reservation stays on-demand: it was not bought as reserved.
 pub fn capacity_type(instance: &Instance, reserved_capacity: bool) -> &'static str {
     let only_reserved = instance.reservation_preference.as_deref() == Some("capacity-reservations-only");
-    if instance.spot_request_id.is_some() {
+    // A fleet does not tell the request of a spot instance, only that it is one.
+    if instance.spot_request_id.is_some() || instance.lifecycle.as_deref() == Some(SPOT) {
         SPOT
     } else if reserved_capacity && instance.capacity_reservation_id.is_some() && only_reserved {
         RESERVED

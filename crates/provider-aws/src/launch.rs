@@ -44,6 +44,13 @@ pub(crate) struct Launched {
     pub(crate) partition: Option<u32>,
 }
 
+impl Launched {
+    /// Whether nothing that is decided by is left open: where it is, and from which image it came.
+    fn is_told_whole(&self) -> bool {
+        self.instance.subnet_id.is_some() && !self.instance.image_id.is_empty()
+    }
+}
+
 impl Parts {
     pub(crate) async fn launch(
         &self,
@@ -150,7 +157,11 @@ impl Parts {
             }
         };
         self.learn(attempt, &answer, &subnets);
-        self.launched(attempt, &answer).ok_or_else(|| {
+        let launched = self.launched(attempt, &answer, &subnets);
+        if let Some(launched) = launched.as_ref().filter(|launched| launched.is_told_whole()) {
+            self.instances.launched(&launched.instance);
+        }
+        launched.ok_or_else(|| {
             let refused = fleet_refusal(&answer.errors);
             match answer.errors.iter().find(|error| error.code == UNAUTHORIZED) {
                 Some(error) => attempt.denied(refused, &format!("{}: {}", error.code, error.message)),
@@ -272,7 +283,12 @@ impl Parts {
     }
 
     /// The first instance of the answer. EC2 will tell the rest about it later; what we asked for is known now.
-    fn launched(&self, attempt: &Attempt<'_>, answer: &FleetAnswer) -> Option<Launched> {
+    fn launched(
+        &self,
+        attempt: &Attempt<'_>,
+        answer: &FleetAnswer,
+        subnets: &BTreeMap<String, ZonalSubnet>,
+    ) -> Option<Launched> {
         let found = answer.instances.iter().find(|instances| !instances.ids.is_empty())?;
         let now = (self.now)();
         let kind = attempt.types.iter().find(|kind| *kind.name == *found.instance_type).cloned();
@@ -290,7 +306,7 @@ impl Parts {
             instance_type: found.instance_type.clone(),
             image_id: found.image_id.clone().unwrap_or_default(),
             zone: found.zone.clone(),
-            zone_id: None,
+            zone_id: subnets.get(&found.zone).and_then(|subnet| subnet.zone_id.clone()),
             subnet_id: found.subnet_id.clone(),
             launched_at: now,
             tags: attempt.frame.tags.clone(),
@@ -299,8 +315,8 @@ impl Parts {
                 .as_ref()
                 .and_then(|o| o.reservation.as_ref())
                 .map(|r| r.id.to_string()),
-            reservation_preference: None,
-            lifecycle: None,
+            reservation_preference: reservation.as_ref().map(|_| "capacity-reservations-only".to_owned()),
+            lifecycle: lifecycle(attempt.capacity_type, reservation.as_ref()).map(str::to_owned),
             tenancy: Some(attempt.tenancy.to_owned()),
             security_groups: groups.map(|group| group.id.clone()).collect(),
             efa_interfaces: u32::try_from(efas).unwrap_or(0),
@@ -382,6 +398,20 @@ impl Failure {
 impl From<LaunchError> for Failure {
     fn from(error: LaunchError) -> Self {
         Self::Launch(error)
+    }
+}
+
+/// How EC2 will call the instance.
+fn lifecycle(capacity_type: &str, reservation: Option<&Offering>) -> Option<&'static str> {
+    if capacity_type == SPOT {
+        return Some(SPOT);
+    }
+    let told = reservation_labels(reservation?);
+    let is = |key: &str, value: &str| told.iter().any(|(told, held)| *told == key && **held == *value);
+    if is(aws_labels::CAPACITY_RESERVATION_TYPE, "capacity-block") {
+        Some("capacity-block")
+    } else {
+        is(aws_labels::CAPACITY_RESERVATION_INTERRUPTIBLE, "true").then_some("interruptible-capacity-reservation")
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use karpenter_api::{NodeClaim, labels};
 use karpenter_provider::ProviderError;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::calls::Tags;
+use crate::calls::{Instance, Tags};
 use crate::instances::{Look, instance_id};
 use crate::node_class::is_status;
 use crate::permissions::Feature;
@@ -16,6 +17,12 @@ use crate::provider::Parts;
 
 /// CreateTags shares its limit with launches.
 pub const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long ago the tags of an instance may have been read. With one CreateTags a second, a read for each would be as many
+/// reads; so the instances of all claims that wait for their tags are read at once, and again after this.
+const FRESH: Duration = Duration::from_secs(30);
+/// As many as one call takes.
+const TOGETHER: usize = 500;
 
 /// Whether there is anything to do about the claim.
 pub fn is_taggable(claim: &NodeClaim) -> bool {
@@ -33,7 +40,7 @@ pub async fn tag(parts: &Parts, client: &kube::Client, claim: &NodeClaim) -> Res
     // Without a readable id there is nothing to tag until it changes.
     let (true, Some(id)) = (is_taggable(claim), instance_id(&provider_id)) else { return Ok(()) };
     let name = claim.metadata.name.clone().unwrap_or_default();
-    let instance = match parts.instances.get(id, Look::Fresh).await {
+    let instance = match read(parts, id).await {
         Ok(instance) => instance,
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(ProviderError::new("describing the instance", error)),
@@ -63,6 +70,22 @@ pub async fn tag(parts: &Parts, client: &kube::Client, claim: &NodeClaim) -> Res
         Err(error) if is_status(&error, 404) => Ok(()),
         other => other.map(|_| ()).map_err(|error| ProviderError::new("annotating the NodeClaim", error)),
     }
+}
+
+/// Reads along what will be asked for next.
+async fn read(parts: &Parts, id: &str) -> crate::calls::Result<Instance> {
+    if let Some(instance) = parts.instances.read_within(id, FRESH) {
+        return Ok(instance);
+    }
+    // Whoever cannot be found out about is read when it is their turn.
+    let claims = parts.objects.node_claims().await.unwrap_or_default();
+    let next = claims.iter().filter(|claim| is_taggable(claim)).filter_map(|claim| {
+        let next = instance_id(claim.status.as_ref()?.provider_id.as_deref()?)?;
+        (next != id && parts.instances.read_within(next, FRESH).is_none()).then_some(next)
+    });
+    let all = std::iter::once(id).chain(next).take(TOGETHER);
+    let mut answers = join_all(all.map(|id| parts.instances.get(id, Look::Fresh))).await;
+    answers.swap_remove(0)
 }
 
 /// Policies of older releases allow the names of node and claim only.

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use karpenter_api::NodeClaim;
 use karpenter_aws_sim::{Capacity, Options, Script, Target};
-use karpenter_provider::{CloudProvider, LaunchError};
-use karpenter_provider_aws::AwsProvider;
+use karpenter_provider::{CloudProvider, LaunchError, Machine};
 use karpenter_provider_aws::calls::InstanceState;
+use karpenter_provider_aws::{AwsProvider, tagging};
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::json;
 
 use crate::lab::{CAPACITY, Lab, TYPE, ZONE, claim, default_spec, on_demand, quiet, tags};
@@ -24,8 +27,69 @@ async fn a_thousand_alike_claims_are_a_handful_of_calls() {
     let made = |call: &str| after.get(call).copied().unwrap_or(0) - before.get(call).copied().unwrap_or(0);
     assert_eq!(made("CreateFleet"), 1);
     assert!(made("CreateLaunchTemplate") <= 10, "{}", made("CreateLaunchTemplate"));
-    assert_eq!(made("DescribeInstances"), 0, "what the fleet told is enough");
     assert_eq!(lab.region.instances().len(), 1000);
+    for (claim, machine) in claims.iter().zip(&machines).step_by(20) {
+        let machine = machine.as_ref().unwrap();
+        let read = lab.provider.get(&machine.provider_id).await.unwrap();
+        assert_eq!((&read.labels, &read.image_id, read.deleting), (&machine.labels, &machine.image_id, false));
+        assert_eq!(lab.provider.is_drifted(&launched(claim, machine)).await.unwrap(), None);
+    }
+    let after = lab.region.calls();
+    assert_eq!(after.get("DescribeInstances"), before.get("DescribeInstances"), "what the fleet told is enough");
+}
+
+/// The claim as it is once its machine has launched and registered.
+fn launched(claim: &NodeClaim, machine: &Machine) -> NodeClaim {
+    let mut claim = claim.clone();
+    let name = claim.metadata.name.clone().unwrap();
+    claim.metadata.labels.get_or_insert_default().extend(machine.labels.clone());
+    let status = claim.status.get_or_insert_default();
+    status.provider_id = Some(machine.provider_id.clone());
+    status.image_id = Some(machine.image_id.clone());
+    status.node_name = Some(format!("node-{name}"));
+    claim
+}
+
+async fn store(lab: &Lab, claim: &NodeClaim) -> NodeClaim {
+    let api = Api::<NodeClaim>::all(lab.client.clone());
+    let mut new = claim.clone();
+    new.metadata.uid = None;
+    let made = api.create(&PostParams::default(), &new).await.unwrap();
+    let whole = NodeClaim { metadata: made.metadata, ..claim.clone() };
+    api.replace_status(whole.metadata.name.as_deref().unwrap(), &PostParams::default(), &whole).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_new_machines_get_their_tags_with_few_reads() {
+    // covers: AWS-TAG-06, AWS-TAG-07, AWS-BATCH-04
+    const MACHINES: usize = 120;
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let claims: Vec<_> = (0..MACHINES).map(|n| on_demand(&format!("claim-{n}"))).collect();
+    let machines = join_all(claims.iter().map(|claim| lab.provider.create(claim))).await;
+    let mut held = Vec::new();
+    for (claim, machine) in claims.iter().zip(&machines) {
+        held.push(store(&lab, &launched(claim, machine.as_ref().unwrap())).await);
+    }
+    // Somebody else was quicker with the first one: that was read after the launch.
+    let first = lab.region.instances()[0].instance.id.clone();
+    let theirs = tags(&[("Name", "theirs")]);
+    lab.region.aws().ec2.create_tags(std::slice::from_ref(&first), &theirs).await.unwrap();
+    let before = lab.region.calls();
+    let start = tokio::time::Instant::now();
+    for claim in held.iter().rev() {
+        tagging::tag(&lab.parts, &lab.client, claim).await.unwrap();
+    }
+    let made = |call: &str| lab.region.calls()[call] - before.get(call).copied().unwrap_or(0);
+    assert_eq!(made("CreateTags"), MACHINES as u64);
+    let seconds = start.elapsed().as_secs();
+    assert!(seconds >= MACHINES as u64, "at most one a second");
+    assert!(made("DescribeInstances") <= seconds / 30 + 1, "{} reads in {seconds} s", made("DescribeInstances"));
+    for instance in lab.region.instances() {
+        let own = instance.instance.tags["Name"].starts_with("node-claim-");
+        assert_eq!(own, instance.instance.id != first, "{:?}", instance.instance.tags);
+        assert!(instance.instance.tags.contains_key("karpenter.sh/nodeclaim"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

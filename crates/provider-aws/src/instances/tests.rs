@@ -70,8 +70,9 @@ fn what_was_bought_can_be_told() {
     let spot = Instance { spot_request_id: Some("sir-1".into()), ..plain.clone() };
     let open = Instance { capacity_reservation_id: Some("cr-1".into()), ..plain.clone() };
     let only = Instance { reservation_preference: Some("capacity-reservations-only".into()), ..open.clone() };
-    let told = [&plain, &spot, &open, &only].map(|instance| capacity_type(instance, true));
-    assert_eq!(told, ["on-demand", "spot", "on-demand", "reserved"]);
+    let young = Instance { lifecycle: Some("spot".into()), ..plain.clone() };
+    let told = [&plain, &spot, &young, &open, &only].map(|instance| capacity_type(instance, true));
+    assert_eq!(told, ["on-demand", "spot", "spot", "on-demand", "reserved"]);
     assert_eq!(capacity_type(&only, false), "on-demand");
 }
 
@@ -95,4 +96,41 @@ async fn machines_of_a_shifted_zone_are_left_alone() {
     let listed = instances.list().await.unwrap();
     assert_eq!(listed.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["i-sick"], "not seen is not gone there");
     assert!(instances.get("i-well", Look::Cached).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_fleet_told_is_not_asked_for_again() {
+    // covers: AWS-CP-20
+    let (fake, instances) = lab(&[]);
+    instances.launched(&instance("i-new"));
+    assert_eq!(instances.get("i-new", Look::Cached).await.unwrap().id, "i-new");
+    assert!(instances.list().await.unwrap().is_empty(), "EC2 does not list it yet");
+    fake.asked();
+    assert!(instances.get("i-new", Look::Cached).await.is_ok(), "which does not mean that it is gone");
+    assert!(fake.asked().is_empty());
+    tokio::time::sleep(LAG).await;
+    instances.list().await.unwrap();
+    assert!(instances.get("i-new", Look::Cached).await.unwrap_err().is_not_found(), "after a while it does");
+    instances.launched(&instance("i-short"));
+    assert!(instances.get("i-short", Look::Fresh).await.is_ok(), "whoever is to end it must not think it gone");
+    fake.instances.lock().unwrap().push(instance("i-short"));
+    instances.get("i-short", Look::Fresh).await.unwrap();
+    fake.instances.lock().unwrap().clear();
+    assert!(instances.get("i-short", Look::Fresh).await.unwrap_err().is_not_found(), "once seen, gone is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_ago_something_was_read_is_known() {
+    let (fake, instances) = lab(&["i-1"]);
+    let recent = Duration::from_secs(30);
+    instances.launched(&instance("i-1"));
+    assert_eq!(instances.read_within("i-1", recent), None, "a launch is not a read");
+    instances.get("i-1", Look::Fresh).await.unwrap();
+    tokio::time::sleep(recent).await;
+    assert!(instances.read_within("i-1", recent).is_some());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(instances.read_within("i-1", recent), None);
+    instances.list().await.unwrap();
+    assert!(instances.read_within("i-1", recent).is_some(), "lists count");
+    assert_eq!(fake.asked().len(), 2);
 }

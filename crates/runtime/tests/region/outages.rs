@@ -274,6 +274,40 @@ async fn a_cluster_at_rest_asks_for_nothing_but_what_it_refreshes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_launch_of_many_nodes_is_few_calls() {
+    // covers: AWS-BATCH-01, AWS-MET-12
+    const NODES: usize = 50;
+    let lab = Lab::plain(31).await;
+    lab.pool().await;
+    lab.settle(10).await;
+    let before = lab.region.calls();
+    // One on each node, whatever its size.
+    let mut alone = deployment(("alone", "1", "1Gi"), NODES);
+    let port = json!([{"containerPort": 8080, "hostPort": 8080}]);
+    alone["spec"]["template"]["spec"]["containers"][0]["ports"] = port;
+    lab.create(DEPLOYMENTS, alone).await;
+    lab.settle(60).await;
+    let made = lab.calls_since(&before);
+    // The sweeps of these first minutes, and a look at all new machines now and then; once it was one for each.
+    assert!(made["DescribeInstances"] <= 12, "{made:?}");
+    // Until the last of them has its tags.
+    let mut seconds = 60;
+    let tagged = |claim: &Value| claim["metadata"]["annotations"]["karpenter.k8s.aws/tagged"] == "true";
+    while lab.list(CLAIMS).await.iter().filter(|claim| tagged(claim)).count() < NODES {
+        lab.settle(30).await;
+        seconds += 30;
+        assert!(seconds < 600, "{:?}", lab.calls_since(&before));
+    }
+    assert_eq!(lab.running().await, NODES);
+    let made = lab.calls_since(&before);
+    // One of each is the check of what we may do.
+    let fleets = made["CreateFleet"] - made["RunInstances"];
+    assert!(fleets * 50 <= NODES as u64, "{made:?}");
+    assert_eq!(made["CreateTags"], NODES as u64);
+    assert!(made["DescribeInstances"] <= seconds / 5, "{made:?} in {seconds} s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_machines_that_are_ours_by_every_tag_are_collected() {
     // covers: AWS-GC-01, AWS-GC-04
     let lab = Lab::plain(17).await;
