@@ -67,7 +67,8 @@ impl Reconciler for Nomination {
     }
 
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
-        let Some(machine) = context.index.machine_of_claim(&key.name) else {
+        let machine = context.index.machine_of_claim(&key.name).filter(|_| !self.forbidden.load(Ordering::Relaxed));
+        let Some(machine) = machine else {
             self.renewed().remove(key);
             return Ok(Action::Done);
         };
@@ -195,8 +196,10 @@ impl Nomination {
         let results: Vec<Result<()>> = stream::iter(patches).buffered(PATCHES).collect().await;
         let mut errors: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
         if errors.iter().any(Error::is_forbidden) {
-            self.forbidden.store(true, Ordering::Relaxed);
-            tracing::info!("no permission to patch pods/status: planned pods are not nominated to their nodes");
+            // Whoever else was under way meets the same refusal.
+            if !self.forbidden.swap(true, Ordering::Relaxed) {
+                tracing::info!("no permission to patch pods/status: planned pods are not nominated to their nodes");
+            }
             errors.retain(|error| !error.is_forbidden());
         }
         errors.retain(|error| !error.is_conflict());
