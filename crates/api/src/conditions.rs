@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 
-use crate::{NodeClaim, NodePool};
+use crate::{NodeClaim, NodeOverlay, NodePool};
 
 pub const READY: &str = "Ready";
 
@@ -22,7 +22,7 @@ pub const VOLUMES_DETACHED: &str = "VolumesDetached";
 pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
 
-// NodePool; the first two feed `Ready`.
+// NodePool; the first two feed `Ready`. NodeOverlay has the first only.
 pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
 pub const NODE_CLASS_READY: &str = "NodeClassReady";
 pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
@@ -91,6 +91,22 @@ impl NodePool {
     pub fn conditions_at(&mut self, now: Timestamp) -> Conditions<'_> {
         let list = self.status.get_or_insert_default().conditions.get_or_insert_default();
         Conditions::of(&self.metadata, list, &[VALIDATION_SUCCEEDED, NODE_CLASS_READY], now)
+    }
+}
+
+impl NodeOverlay {
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        find(self.status.as_ref().and_then(|status| status.conditions.as_ref()), kind)
+    }
+
+    pub fn condition_status(&self, kind: &str) -> Status {
+        Status::of(self.condition(kind))
+    }
+
+    /// The conditions, to be changed at `now`; the one that feeds `Ready` is there from then on.
+    pub fn conditions_at(&mut self, now: Timestamp) -> Conditions<'_> {
+        let list = self.status.get_or_insert_default().conditions.get_or_insert_default();
+        Conditions::of(&self.metadata, list, &[VALIDATION_SUCCEEDED], now)
     }
 }
 

@@ -68,6 +68,7 @@ impl Context {
             settings: settings.scheduling.clone(),
             vocabulary,
             node_class,
+            node_overlays: settings.node_overlays,
             plan_window: settings.nomination_window(),
         };
         Self {

@@ -24,6 +24,7 @@ pub mod lifecycle;
 pub mod metrics;
 pub mod nodepool;
 pub mod nomination;
+pub mod overlays;
 pub mod ownership;
 pub mod patch;
 pub mod pods;

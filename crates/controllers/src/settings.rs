@@ -17,6 +17,8 @@ pub struct Settings {
     pub nominate_pods: bool,
     /// Feature gate `NodeRepair`.
     pub node_repair: bool,
+    /// Feature gate `NodeOverlay`.
+    pub node_overlays: bool,
     /// `--disable-cluster-state-observability`.
     pub quiet_status: bool,
     /// What decides which nodes go.
@@ -34,6 +36,7 @@ impl Default for Settings {
             scheduling: karpenter_core::settings::Settings::default(),
             nominate_pods: true,
             node_repair: false,
+            node_overlays: false,
             quiet_status: false,
             disruption: karpenter_disruption::Policy::default(),
             config_map: None,

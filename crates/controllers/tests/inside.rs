@@ -14,6 +14,8 @@ mod engine;
 mod lab;
 #[path = "inside/lines.rs"]
 mod lines;
+#[path = "inside/overlays.rs"]
+mod overlays;
 #[path = "inside/provisioning.rs"]
 mod provisioning;
 #[path = "inside/rolling.rs"]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use karpenter_api::{NodeClaim, NodePool};
+use karpenter_api::{NodeClaim, NodeOverlay, NodePool};
 
 use crate::key::Key;
 use crate::kind::Kind;
@@ -27,6 +27,7 @@ pub enum What {
     NodeClaim(Pair<NodeClaim>),
     NodePool(Pair<NodePool>),
     NodeClass(Pair<NodeClass>),
+    NodeOverlay(Pair<NodeOverlay>),
     Other,
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use karpenter_api::{NodeClaim, NodePool};
+use karpenter_api::{NodeClaim, NodeOverlay, NodePool};
 use karpenter_core::labels::{Labels, Vocabulary};
 use karpenter_core::selector::{Selector, SelectorExpression};
 use karpenter_core::settings::Settings;
@@ -31,6 +31,8 @@ pub struct Options {
     pub settings: Settings,
     pub vocabulary: Arc<Vocabulary>,
     pub node_class: NodeClassKind,
+    /// NodeOverlays are in force.
+    pub node_overlays: bool,
     /// How long planned pods count on their machines once those of their plan are complete: by then they are bound, or
     /// cannot be.
     pub plan_window: Duration,
@@ -59,6 +61,7 @@ pub(crate) struct State {
     pub(crate) daemon_sets: Store<DaemonSet>,
     pub(crate) budgets: Store<DisruptionBudget>,
     pub(crate) node_classes: Store<NodeClass>,
+    pub(crate) node_overlays: Store<NodeOverlay>,
     pub(crate) node_pools: Store<NodePool>,
     pub(crate) node_claims: Store<NodeClaim>,
     pub(crate) nodes: Store<k8s_openapi::api::core::v1::Node>,
@@ -133,7 +136,7 @@ impl Index {
 
     /// What has to be watched.
     pub fn kinds(&self) -> Vec<Kind> {
-        Kind::needed(&self.state().options.settings)
+        self.state().needed()
     }
 
     pub fn node_class_kind(&self) -> NodeClassKind {
@@ -273,6 +276,10 @@ macro_rules! each_store {
                 let $store = &$state.node_classes;
                 $call
             }
+            Kind::NodeOverlay => {
+                let $store = &$state.node_overlays;
+                $call
+            }
             Kind::NodePool => {
                 let $store = &$state.node_pools;
                 $call
@@ -312,6 +319,7 @@ impl State {
             daemon_sets: Store::default(),
             budgets: Store::default(),
             node_classes: Store::default(),
+            node_overlays: Store::default(),
             node_pools: Store::default(),
             node_claims: Store::default(),
             nodes: Store::default(),
@@ -338,6 +346,10 @@ impl State {
             world: Arc::new(world),
             places: crate::snapshot::Places::default(),
         }
+    }
+
+    pub(crate) fn needed(&self) -> Vec<Kind> {
+        Kind::needed(&self.options.settings, self.options.node_overlays)
     }
 
     fn wants(&self, kind: Kind, key: &Key, version: u64) -> bool {
@@ -367,6 +379,7 @@ impl State {
             Kind::DaemonSet => self.daemon_sets.advance(version),
             Kind::PodDisruptionBudget => self.budgets.advance(version),
             Kind::NodeClass => self.node_classes.advance(version),
+            Kind::NodeOverlay => self.node_overlays.advance(version),
             Kind::NodePool => self.node_pools.advance(version),
             Kind::NodeClaim => self.node_claims.advance(version),
             Kind::Node => self.nodes.advance(version),
@@ -456,6 +469,11 @@ impl State {
                 let new = Arc::new(*object);
                 What::NodeClass(Pair { old: self.node_classes.put(key, at, new.clone()), new: Some(new) })
             }
+            Object::NodeOverlay(mut object) => {
+                slim(&mut object.metadata);
+                let new = Arc::new(*object);
+                What::NodeOverlay(Pair { old: self.node_overlays.put(key, at, new.clone()), new: Some(new) })
+            }
             Object::NodePool(mut object) => {
                 slim(&mut object.metadata);
                 let new = Arc::new(*object);
@@ -501,6 +519,7 @@ impl State {
             Kind::DaemonSet => self.daemon_sets.remove(key, at).map(|_| What::Other),
             Kind::PodDisruptionBudget => self.budgets.remove(key, at).map(|_| What::Other),
             Kind::NodeClass => self.node_classes.remove(key, at).map(|old| What::NodeClass(gone(old))),
+            Kind::NodeOverlay => self.node_overlays.remove(key, at).map(|old| What::NodeOverlay(gone(old))),
             Kind::NodePool => self.node_pools.remove(key, at).map(|old| What::NodePool(gone(old))),
             Kind::NodeClaim => self.node_claims.remove(key, at).map(|old| What::NodeClaim(gone(old))),
             Kind::Node => self.nodes.remove(key, at).map(|old| What::Node(gone(old))),

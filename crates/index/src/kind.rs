@@ -18,6 +18,7 @@ pub enum Kind {
     DaemonSet,
     PodDisruptionBudget,
     NodeClass,
+    NodeOverlay,
     NodePool,
     NodeClaim,
     Node,
@@ -46,7 +47,7 @@ impl NodeClassKind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Namespace,
         Self::StorageClass,
         Self::PersistentVolume,
@@ -60,6 +61,7 @@ impl Kind {
         Self::DaemonSet,
         Self::PodDisruptionBudget,
         Self::NodeClass,
+        Self::NodeOverlay,
         Self::NodePool,
         Self::NodeClaim,
         Self::Node,
@@ -67,16 +69,22 @@ impl Kind {
     ];
 
     /// What has to be watched under these settings: workloads and services are only asked for how their pods should
-    /// spread by default, and many a cluster does not let us see them.
-    pub fn needed(settings: &Settings) -> Vec<Self> {
+    /// spread by default, and many a cluster does not let us see them; overlays only where they are in force.
+    pub fn needed(settings: &Settings, node_overlays: bool) -> Vec<Self> {
         let defaults = !settings.default_spread.is_empty();
-        Self::ALL.into_iter().filter(|kind| defaults || !kind.is_optional()).collect()
+        let is_needed = |kind: &Self| match kind {
+            Self::NodeOverlay => node_overlays,
+            _ => defaults || !kind.is_optional(),
+        };
+        Self::ALL.into_iter().filter(is_needed).collect()
     }
 
     /// Without it everything else still works.
     pub fn is_optional(self) -> bool {
         match self {
-            Self::Service | Self::ReplicationController | Self::ReplicaSet | Self::StatefulSet => true,
+            Self::Service | Self::ReplicationController | Self::ReplicaSet | Self::StatefulSet | Self::NodeOverlay => {
+                true
+            }
             Self::Namespace
             | Self::StorageClass
             | Self::PersistentVolume
@@ -108,6 +116,7 @@ impl Kind {
             Self::DaemonSet => "DaemonSet",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::NodeClass => "NodeClass",
+            Self::NodeOverlay => "NodeOverlay",
             Self::NodePool => "NodePool",
             Self::NodeClaim => "NodeClaim",
             Self::Node => "Node",
@@ -131,6 +140,7 @@ impl Kind {
             Self::DaemonSet => "/apis/apps/v1/daemonsets".to_owned(),
             Self::PodDisruptionBudget => "/apis/policy/v1/poddisruptionbudgets".to_owned(),
             Self::NodeClass => format!("/apis/{}/{}/{}", class.group, class.version, class.plural),
+            Self::NodeOverlay => "/apis/karpenter.sh/v1alpha1/nodeoverlays".to_owned(),
             Self::NodePool => "/apis/karpenter.sh/v1/nodepools".to_owned(),
             Self::NodeClaim => "/apis/karpenter.sh/v1/nodeclaims".to_owned(),
             Self::Node => "/api/v1/nodes".to_owned(),

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
-use karpenter_api::{NodeClaim, NodePool};
+use karpenter_api::{NodeClaim, NodeOverlay, NodePool};
 use serde::Deserialize;
 
 use crate::kind::Kind;
@@ -31,6 +31,7 @@ pub enum Object {
     DaemonSet(Box<DaemonSet>),
     PodDisruptionBudget(Box<PodDisruptionBudget>),
     NodeClass(Box<NodeClass>),
+    NodeOverlay(Box<NodeOverlay>),
     NodePool(Box<NodePool>),
     NodeClaim(Box<NodeClaim>),
     Node(Box<Node>),
@@ -99,6 +100,7 @@ impl Object {
             Kind::DaemonSet => Self::DaemonSet(serde_json::from_str(json)?),
             Kind::PodDisruptionBudget => Self::PodDisruptionBudget(serde_json::from_str(json)?),
             Kind::NodeClass => Self::NodeClass(serde_json::from_str(json)?),
+            Kind::NodeOverlay => Self::NodeOverlay(serde_json::from_str(json)?),
             Kind::NodePool => Self::NodePool(serde_json::from_str(json)?),
             Kind::NodeClaim => Self::NodeClaim(serde_json::from_str(json)?),
             Kind::Node => Self::Node(serde_json::from_str(json)?),
@@ -121,6 +123,7 @@ impl Object {
             Self::DaemonSet(_) => Kind::DaemonSet,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
             Self::NodeClass(_) => Kind::NodeClass,
+            Self::NodeOverlay(_) => Kind::NodeOverlay,
             Self::NodePool(_) => Kind::NodePool,
             Self::NodeClaim(_) => Kind::NodeClaim,
             Self::Node(_) => Kind::Node,
@@ -143,6 +146,7 @@ impl Object {
             Self::DaemonSet(object) => &object.metadata,
             Self::PodDisruptionBudget(object) => &object.metadata,
             Self::NodeClass(object) => &object.metadata,
+            Self::NodeOverlay(object) => &object.metadata,
             Self::NodePool(object) => &object.metadata,
             Self::NodeClaim(object) => &object.metadata,
             Self::Node(object) => &object.metadata,
@@ -174,6 +178,7 @@ into_object!(
     DaemonSet,
     PodDisruptionBudget,
     NodeClass,
+    NodeOverlay,
     NodePool,
     NodeClaim,
     Node,

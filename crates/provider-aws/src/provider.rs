@@ -13,6 +13,7 @@ use karpenter_core::labels::{RESERVED, Vocabulary};
 use karpenter_ec2::labels as aws_labels;
 use karpenter_ec2::userdata::ClusterFacts;
 use karpenter_provider::node_class::{READY, Readiness, readiness};
+use karpenter_provider::overlay::Store;
 use karpenter_provider::{
     BoxError, CloudProvider, DeleteError, GetError, InstanceTypes, LaunchError, Machine, NodeClassKind, Notice,
     ProviderError, Recorder, Registration, RepairPolicy, Severity, TypesError, Verdict,
@@ -66,6 +67,8 @@ pub struct Parts {
     /// Shared with whoever finds one missing.
     pub permissions: Arc<Permissions>,
     pub instances: Instances,
+    /// Where people may say what types cost and hold.
+    pub overlays: Option<Arc<Store>>,
     pub(crate) fleets: FleetBatch,
     pub(crate) plans: Plans,
     pub(crate) words: Vocabulary,
@@ -134,6 +137,7 @@ impl Parts {
             fleets: FleetBatch::new(aws.clone(), now.clone(), measure("create_fleet")),
             zonal_shifts,
             permissions,
+            overlays: settings.node_overlays.then(|| Arc::new(Store::new(karpenter_ec2::vocabulary()))),
             plans: Plans::default(),
             words: karpenter_ec2::vocabulary(),
             cluster_cidr: Mutex::new(None),
@@ -181,6 +185,9 @@ impl Parts {
 
     pub fn class_types(&self, class: &EC2NodeClass) -> Result<InstanceTypes, ListError> {
         let now = (self.now)();
+        if let Some(overlays) = &self.overlays {
+            self.types.set_named_prices(overlays.named_prices());
+        }
         let group = self.placement_groups.last(class, now);
         let shifted = self.zonal_shifts.shifted(now);
         self.types.list(class, group.as_ref(), &self.unavailable, &self.reservations, &shifted, now)
@@ -335,6 +342,13 @@ impl CloudProvider for AwsProvider {
             let message = format!("resolving instance types, {error}");
             LaunchError::create(message, "InstanceTypeResolutionFailed", "Error resolving instance types")
         })?;
+        let pool = claim.metadata.labels.as_ref().and_then(|labels| labels.get(labels::NODEPOOL));
+        let types = match (&parts.overlays, pool) {
+            (Some(overlays), Some(pool)) => {
+                overlays.apply(pool, &types).map_err(|error| LaunchError::other("creating instance", error))?
+            }
+            _ => types,
+        };
         let group = parts.placement_groups.last(&class, (parts.now)());
         let launched = parts.launch(&wanted, claim, &tags, &types, group.as_ref(), &parts.words).await?;
         if let Some(reservation) = launched.reservation.as_ref().and_then(|offering| offering.reservation.as_ref()) {

@@ -24,6 +24,8 @@ pub struct Settings {
     /// The cluster is registered with ARC, and its shifts are heeded.
     pub enable_zonal_shift: bool,
     pub ec2: Ec2Settings,
+    /// Feature gate `NodeOverlay`.
+    pub node_overlays: bool,
     /// `min-values-policy` Strict; BestEffort takes what there is.
     pub strict_min_values: bool,
 }
@@ -45,6 +47,7 @@ impl Settings {
             interruption_queue: None,
             enable_zonal_shift: false,
             ec2: Ec2Settings::default(),
+            node_overlays: false,
             strict_min_values: true,
         }
     }

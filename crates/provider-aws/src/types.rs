@@ -44,6 +44,8 @@ pub struct Market {
     /// By name. Shared, as new prices come far more often than new types.
     pub types: Arc<[TypeFacts]>,
     pub region: RegionFacts,
+    /// What overlays say of types that have no public price.
+    named_prices: BTreeMap<Arc<str>, MicroUsd>,
     version: u64,
 }
 
@@ -88,7 +90,7 @@ impl Types {
             spot: SpotPrices::LikeOnDemand,
             ..RegionFacts::default()
         };
-        let market = Market { types: Arc::default(), region, version: 0 };
+        let market = Market { types: Arc::default(), region, named_prices: BTreeMap::new(), version: 0 };
         Self {
             aws,
             settings,
@@ -157,6 +159,13 @@ impl Types {
         self.update(|market| market.region.merge_spot(prices))
     }
 
+    /// Only where nobody else knows a price.
+    pub(crate) fn set_named_prices(&self, prices: BTreeMap<Arc<str>, MicroUsd>) {
+        if self.market().named_prices != prices {
+            self.update(|market| market.named_prices = prices);
+        }
+    }
+
     fn update<T>(&self, change: impl FnOnce(&mut Market) -> T) -> T {
         let mut held = self.market.write().unwrap_or_else(PoisonError::into_inner);
         let mut next = Market::clone(&held);
@@ -210,6 +219,7 @@ impl Types {
         }
         let mut circumstances = Circumstances::default();
         unavailable.add_to(&mut circumstances, group.map(|group| group.id.as_str()), now);
+        circumstances.overlay_prices = market.named_prices.clone();
         circumstances.discovered_memory = self.discovered(&images, now);
         circumstances.shifted_zones = shifted.iter().map(|zone| Arc::from(zone.as_str())).collect();
         circumstances.formulas = self.formulas(&facts.kubelet, now);

@@ -80,6 +80,9 @@ pub enum TypesError {
     /// The pool's part of the configuration is not usable (yet); other pools are not affected.
     #[error("{message}")]
     NotResolved { message: String },
+    /// Nobody has judged yet what [`crate::overlay`] says of it.
+    #[error("the node overlays of NodePool {pool} have not been evaluated yet")]
+    Unevaluated { pool: String },
     #[error(transparent)]
     Other(#[from] ProviderError),
 }

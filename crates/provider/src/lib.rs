@@ -82,6 +82,11 @@ pub trait CloudProvider: Send + Sync {
         Vec::new()
     }
 
+    /// What of these types of the pool is not as the cloud has it, but as people say: see [`overlay`].
+    fn overlay_marks(&self, _pool: &str, _types: &[&str]) -> overlay::Marks {
+        overlay::Marks::default()
+    }
+
     /// Asked before a claim's Node is registered.
     async fn registration(&self, _claim: &NodeClaim) -> Result<Registration, ProviderError> {
         Ok(Registration::Proceed)

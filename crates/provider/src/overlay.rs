@@ -10,15 +10,22 @@
 //! An overlay holds everywhere or nowhere: one that contradicts another of its weight on any type of any pool is left out
 //! whole. What holds is matched anew whenever it is applied, so offerings that appear in between are covered too.
 
+mod overlaid;
+mod store;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use karpenter_api::requirement::NodeSelectorRequirement;
 use karpenter_api::{NodeOverlay, NodePool, labels, validation};
-use karpenter_core::labels::Vocabulary;
+use karpenter_core::labels::{INSTANCE_TYPE, Vocabulary};
 use karpenter_core::requirement::Expression;
 use karpenter_core::{InstanceType, MicroUsd, Offering, Operator, Requirement, Requirements, Resources};
 
 use crate::InstanceTypes;
+
+pub use overlaid::Overlaid;
+pub use store::{Marks, Store};
 
 /// What became of an overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +51,8 @@ struct Held {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Accepted {
     held: Vec<Held>,
+    /// By type: see [`Accepted::named_prices`].
+    named: BTreeMap<Arc<str>, MicroUsd>,
 }
 
 /// Judges all overlays against the unchanged types of all pools.
@@ -62,6 +71,9 @@ pub fn evaluate(
             Err(why) => Standing::Invalid(why),
             Ok(candidate) if accepted.contradicts(&candidate, pools, words) => Standing::Conflict,
             Ok(candidate) => {
+                for (kind, price) in named_prices(overlay, &candidate) {
+                    accepted.named.entry(kind).or_insert(price);
+                }
                 accepted.held.push(candidate);
                 Standing::Valid
             }
@@ -82,11 +94,20 @@ impl Accepted {
             return types.clone();
         }
         let of_pool = pool_requirements(pool, words);
-        let changed = types.iter().map(|kind| self.applied(&of_pool, kind).unwrap_or_else(|| kind.clone()));
+        let changed = types.iter().map(|kind| match self.applied(&of_pool, kind) {
+            Some((changed, _)) => changed,
+            None => kind.clone(),
+        });
         changed.collect::<Vec<_>>().into()
     }
 
-    fn applied(&self, of_pool: &Requirements, kind: &InstanceType) -> Option<Arc<InstanceType>> {
+    /// Prices that overlays give to types by their names and nothing else. They are all there is for a type that has no
+    /// public price, such as one in preview.
+    pub fn named_prices(&self) -> &BTreeMap<Arc<str>, MicroUsd> {
+        &self.named
+    }
+
+    fn applied(&self, of_pool: &Requirements, kind: &InstanceType) -> Option<(Arc<InstanceType>, Marks)> {
         let matching: Vec<(&Held, Vec<usize>)> = self
             .held
             .iter()
@@ -98,7 +119,10 @@ impl Accepted {
         }
         let mut changed = kind.clone();
         let mut priced = vec![false; kind.offerings.len()];
+        let mut marks = Marks::default();
         for (held, offerings) in matching {
+            marks.price |= held.price.is_some();
+            marks.capacity |= !held.capacity.0.is_empty();
             for (name, quantity) in held.capacity.iter() {
                 // The heaviest that names a resource has its way; a resource of the type itself is replaced.
                 let named_before =
@@ -116,7 +140,7 @@ impl Accepted {
                 }
             }
         }
-        Some(Arc::new(changed))
+        Some((Arc::new(changed), marks))
     }
 
     /// Whether the candidate says something that one of its weight has said already, be it the same.
@@ -184,6 +208,15 @@ impl Held {
         let offerings = kind.offerings.iter().enumerate().filter(move |_| meant);
         offerings.filter(move |(_, offering)| offered(offering)).map(|(at, _)| at)
     }
+}
+
+/// The types that an overlay with a price names outright.
+fn named_prices(overlay: &NodeOverlay, held: &Held) -> Vec<(Arc<str>, MicroUsd)> {
+    let (Some(PriceChange::To(price)), [named]) = (held.price, &*overlay.spec.requirements) else { return Vec::new() };
+    if named.key != INSTANCE_TYPE || Operator::parse(&named.operator) != Some(Operator::In) {
+        return Vec::new();
+    }
+    named.values().iter().map(|kind| (Arc::from(kind.as_str()), price)).collect()
 }
 
 fn expression(given: &NodeSelectorRequirement) -> Expression {

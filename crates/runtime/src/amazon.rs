@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use karpenter_controllers::{Clock, Context, Reconciler};
 use karpenter_core::labels::Vocabulary;
+use karpenter_provider::overlay::Store;
 use karpenter_provider::{CloudProvider, ProviderError};
 use karpenter_provider_aws::{Aws, AwsProvider, NodeClassController, Parts, Settings, Task, tasks};
 use kube::Client;
@@ -41,6 +42,11 @@ impl Amazon {
 
     pub fn provider(&self) -> Arc<dyn CloudProvider> {
         Arc::new(AwsProvider::new(self.parts.clone()))
+    }
+
+    /// What people say of its types, if that is asked for.
+    pub(crate) fn overlays(&self) -> Option<Arc<Store>> {
+        self.parts.overlays.clone()
     }
 
     /// The labels it adds to Kubernetes' own.

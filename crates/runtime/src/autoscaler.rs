@@ -7,8 +7,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::Shared;
 use futures_util::future::{BoxFuture, join_all};
 use karpenter_controllers::metrics::Ended;
+use karpenter_controllers::overlays::NodeOverlays;
 use karpenter_controllers::{Clock, Context, Engine, Reconciler, Settings, Shift, as_controller};
-use karpenter_provider::chain;
+use karpenter_provider::overlay::Overlaid;
+use karpenter_provider::{CloudProvider, chain};
 use karpenter_provider_aws::Task;
 use kube::Client;
 
@@ -29,11 +31,20 @@ pub struct Autoscaler {
 
 impl Autoscaler {
     pub fn new(client: Client, clock: Clock, amazon: &Amazon, settings: Settings) -> Self {
-        let reconcilers = roster(&settings, amazon.reconcilers());
-        let provider = Metered::new(amazon.provider());
-        let context = Context::new(client, clock, provider.clone(), amazon.vocabulary(), settings);
+        let mut reconcilers = roster(&settings, amazon.reconcilers());
+        let metered = Metered::new(amazon.provider());
+        let overlays = amazon.overlays();
+        let settings = Settings { node_overlays: overlays.is_some(), ..settings };
+        let provider: Arc<dyn CloudProvider> = match overlays {
+            Some(store) => {
+                reconcilers.push(Arc::new(NodeOverlays::new(metered.clone(), store.clone())));
+                Arc::new(Overlaid::new(metered.clone(), store))
+            }
+            None => metered.clone(),
+        };
+        let context = Context::new(client, clock, provider, amazon.vocabulary(), settings);
         let context = Arc::new(context);
-        provider.join(&context);
+        metered.join(&context);
         amazon.join(&context);
         metrics::register(&context);
         Self { reconcilers, tasks: amazon.tasks(), context }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use karpenter_api::{NodeClaim, NodePool};
 use karpenter_controllers::metrics::DURATIONS;
 use karpenter_controllers::{Context, controller_name};
+use karpenter_provider::overlay::Marks;
 use karpenter_provider::{
     CloudProvider, DeleteError, GetError, InstanceTypes, LaunchError, Machine, NodeClassKind, ProviderError,
     Registration, RepairPolicy, TypesError,
@@ -136,6 +137,10 @@ impl CloudProvider for Metered {
 
     fn repair_policies(&self) -> Vec<RepairPolicy> {
         self.inner.repair_policies()
+    }
+
+    fn overlay_marks(&self, pool: &str, types: &[&str]) -> Marks {
+        self.inner.overlay_marks(pool, types)
     }
 
     fn disruption_reasons(&self) -> Vec<String> {

@@ -10,6 +10,7 @@ mod lab;
 mod launches;
 mod lines;
 mod node_classes;
+mod overlays;
 mod permissions;
 mod policies;
 mod refusals;

@@ -70,7 +70,7 @@ impl Reconciler for ClaimConditions {
                 let of_class = claims.filter(|claim| claim.spec.node_class_ref.name == *change.key.name);
                 of_class.map(|claim| Key::of(&claim.metadata)).collect()
             }
-            What::NodePool(_) | What::NodeClass(_) | What::Node(_) | What::Other => Vec::new(),
+            What::NodePool(_) | What::NodeClass(_) | What::NodeOverlay(_) | What::Node(_) | What::Other => Vec::new(),
         }
     }
 

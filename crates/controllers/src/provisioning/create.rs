@@ -34,7 +34,10 @@ pub(crate) async fn create(
         context.recorder.decided(Decision::NotLaunched { pool: pool.name.clone(), why: why.clone() });
         return Err(Error::other(format!("creating node claim, {why}")));
     }
-    let made = context.create(&claim::node_claim(pool, &offer.object, node)).await?;
+    let mut claim = claim::node_claim(pool, &offer.object, node);
+    let types: Vec<&str> = node.instance_types.iter().map(|at| &*pool.instance_types[*at].name).collect();
+    context.provider.overlay_marks(name, &types).annotate(&mut claim.metadata);
+    let made = context.create(&claim).await?;
     let claim = made.metadata.name.as_deref().unwrap_or_default();
     let pods: Vec<_> = node.pods.iter().map(|pod| keyed(world, *pod)).collect();
     context.index.plan(claim, &pods);

@@ -6,6 +6,7 @@ use karpenter_api::NodePool;
 use karpenter_api::conditions::{self, Status};
 use karpenter_core::Pool;
 use karpenter_index::reduce;
+use karpenter_provider::TypesError;
 
 use crate::context::Context;
 
@@ -61,6 +62,10 @@ pub async fn offers(context: &Context) -> Vec<Offer> {
                 continue;
             }
             Ok(types) => types,
+            Err(TypesError::Unevaluated { .. }) => {
+                tracing::debug!(pool = name, "skipping, awaiting nodeoverlay evaluation");
+                continue;
+            }
             Err(error) => {
                 let error = karpenter_provider::chain(&error);
                 tracing::error!(pool = name, error, "skipping, unable to resolve instance types");

@@ -8,6 +8,7 @@ use karpenter_cluster::kubelet::{Events, Heartbeats};
 use karpenter_cluster::{Cluster, Settings as ClusterSettings};
 use karpenter_controllers::{Clock, Context, Engine, Reconciler, Settings};
 use karpenter_core::labels::Vocabulary;
+use karpenter_provider::CloudProvider;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -49,7 +50,7 @@ impl Lab {
         let clock = Clock::starting_at(start);
         let shop = Arc::new(Shop::new(cluster.handle().clone()));
         let scythe = Scythe::default();
-        let context = Self::context(&server, &scythe, &clock, &shop, Settings::default());
+        let context = Self::context(&server, &scythe, &clock, shop.clone(), Settings::default());
         let lab = Self { server, client, _cluster: cluster, shop, scythe, context, clock, engine: None };
         for crd in karpenter_api::crds() {
             lab.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await;
@@ -61,12 +62,12 @@ impl Lab {
         server: &ApiServer,
         scythe: &Scythe,
         clock: &Clock,
-        shop: &Arc<Shop>,
+        provider: Arc<dyn CloudProvider>,
         settings: Settings,
     ) -> Arc<Context> {
         let words = Arc::new(Vocabulary::kubernetes());
         let client = Client::new(Watched { server: server.service(), scythe: scythe.clone() }, "default");
-        Arc::new(Context::new(client, clock.clone(), shop.clone(), words, settings))
+        Arc::new(Context::new(client, clock.clone(), provider, words, settings))
     }
 
     /// Starts controllers, with nothing known yet: after a crash it is a new process.
@@ -75,9 +76,19 @@ impl Lab {
     }
 
     pub(crate) fn run_with(&mut self, reconcilers: Vec<Arc<dyn Reconciler>>, settings: Settings) {
+        self.run_over(self.shop.clone(), reconcilers, settings);
+    }
+
+    /// Buys through another provider than the shop itself.
+    pub(crate) fn run_over(
+        &mut self,
+        provider: Arc<dyn CloudProvider>,
+        reconcilers: Vec<Arc<dyn Reconciler>>,
+        settings: Settings,
+    ) {
         self.crash();
         self.scythe.revive();
-        self.context = Self::context(&self.server, &self.scythe, &self.clock, &self.shop, settings);
+        self.context = Self::context(&self.server, &self.scythe, &self.clock, provider, settings);
         self.engine = Some(tokio::spawn(Engine::new(self.context.clone(), reconcilers).run()));
     }
 

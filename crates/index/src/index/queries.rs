@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use karpenter_api::{NodeClaim, NodePool};
+use karpenter_api::{NodeClaim, NodeOverlay, NodePool};
 use karpenter_core::Resources;
 use karpenter_core::labels::Vocabulary;
 use karpenter_core::storage::{Volume, VolumeClaim};
@@ -87,6 +87,11 @@ impl Index {
     /// All of our provider's.
     pub fn node_classes(&self) -> Vec<Arc<NodeClass>> {
         self.state().node_classes.values().cloned().collect()
+    }
+
+    /// None, unless they are in force.
+    pub fn node_overlays(&self) -> Vec<Arc<NodeOverlay>> {
+        self.state().node_overlays.values().cloned().collect()
     }
 
     pub fn pod(&self, key: &Key) -> Option<Arc<TrackedPod>> {
@@ -300,7 +305,7 @@ impl Index {
 
 impl State {
     fn is_listed(&self) -> bool {
-        Kind::needed(&self.options.settings).iter().all(|kind| self.listed.contains(kind))
+        self.needed().iter().all(|kind| self.listed.contains(kind))
     }
 
     /// Once every Node of the cluster was known, later ones are learned of like everything else.

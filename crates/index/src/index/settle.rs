@@ -52,7 +52,7 @@ impl State {
                     self.unsettled += 1;
                 }
             }
-            What::NodeClass(_) => {}
+            What::NodeClass(_) | What::NodeOverlay(_) => {}
             What::Other => self.settle_other(change.kind, &change.key),
         }
     }
@@ -78,7 +78,13 @@ impl State {
                 let ids = self.machines.of_node(&key.name).cloned().into_iter().collect();
                 self.refresh_all(ids);
             }
-            Kind::VolumeAttachment | Kind::NodeClass | Kind::NodePool | Kind::NodeClaim | Kind::Node | Kind::Pod => {}
+            Kind::VolumeAttachment
+            | Kind::NodeClass
+            | Kind::NodeOverlay
+            | Kind::NodePool
+            | Kind::NodeClaim
+            | Kind::Node
+            | Kind::Pod => {}
         }
     }
 

@@ -28,6 +28,7 @@ impl Cluster {
             settings: Settings::default(),
             vocabulary: Arc::new(Vocabulary::kubernetes()),
             node_class: CLASS,
+            node_overlays: false,
             plan_window: Duration::from_secs(20),
         };
         Self { index: Index::new(options), version: std::cell::Cell::new(10) }
@@ -660,10 +661,11 @@ fn how_many_volumes_a_node_takes_is_what_its_csi_node_says() {
 
 #[test]
 fn workloads_are_asked_for_only_where_pods_spread_by_default() {
-    let needed = Kind::needed(&Settings::default());
-    for kind in [Kind::Service, Kind::ReplicationController, Kind::ReplicaSet, Kind::StatefulSet] {
+    let needed = Kind::needed(&Settings::default(), false);
+    for kind in [Kind::Service, Kind::ReplicationController, Kind::ReplicaSet, Kind::StatefulSet, Kind::NodeOverlay] {
         assert!(!needed.contains(&kind), "{kind:?}");
     }
+    assert!(Kind::needed(&Settings::default(), true).contains(&Kind::NodeOverlay));
     let spread = karpenter_core::settings::DefaultSpread {
         topology_key: "zone".into(),
         max_skew: 1,
@@ -673,7 +675,7 @@ fn workloads_are_asked_for_only_where_pods_spread_by_default() {
         node_taints: karpenter_core::pod::NodePolicy::Ignore,
     };
     let settings = Settings { default_spread: vec![spread], ..Settings::default() };
-    assert_eq!(Kind::needed(&settings), Kind::ALL);
+    assert_eq!(Kind::needed(&settings, true), Kind::ALL);
     let cluster = Cluster::new();
     let set = |uid: &str| {
         json!({"metadata": {"name": "web", "namespace": "default", "uid": uid},

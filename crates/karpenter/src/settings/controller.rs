@@ -178,6 +178,7 @@ impl ControllerSettings {
             enable_zonal_shift: self.enable_zonal_shift,
             eks_control_plane: self.eks_control_plane,
             ec2: self.shared.ec2,
+            node_overlays: self.shared.gates.node_overlay,
             strict_min_values: self.shared.core.min_values == karpenter_core::settings::MinValuesPolicy::Strict,
             ..karpenter_provider_aws::Settings::new(&name, &endpoint, "")
         }
@@ -192,6 +193,7 @@ impl ControllerSettings {
             scheduling: self.shared.core.clone(),
             nominate_pods: true,
             node_repair: self.shared.gates.node_repair,
+            node_overlays: self.shared.gates.node_overlay,
             quiet_status: self.quiet_status,
             disruption: self.shared.disruption.clone(),
             config_map: self.namespace.clone().map(|namespace| (namespace, CONFIG_MAP.to_owned())),

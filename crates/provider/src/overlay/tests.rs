@@ -258,3 +258,62 @@ fn the_providers_types_stay_as_they_are() {
     }
     assert_eq!(seen[0].allocatable().get("memory"), "7Gi".parse().unwrap(), "huge pages come out of memory");
 }
+
+#[test]
+fn the_store_gives_what_was_evaluated_and_says_what_it_changed() {
+    // covers: SCH-OVERLAY-22, SCH-OVERLAY-24
+    let (pool, other) = (pool("p", json!({})), pool("q", json!({})));
+    let list = types(&["large", "small"]);
+    let store = Store::new(words());
+    assert!(matches!(store.apply("p", &list), Err(crate::TypesError::Unevaluated { pool }) if pool == "p"));
+    assert_eq!(store.marks("p", &["small"]), Marks::default());
+    let said = [
+        overlay("cheap", &[(TYPE, "In", &["small"])], json!({"price": "0.1"})),
+        overlay(
+            "more",
+            &[(TYPE, "In", &["large"]), ("karpenter.sh/nodepool", "In", &["p"])],
+            json!({"capacity": {"x.y/z": "1"}}),
+        ),
+    ];
+    let pools = [(pool.clone(), list.clone()), (other.clone(), list.clone())];
+    let (_, accepted) = evaluate(&said, &pools, &words());
+    store.put(accepted, [&*pool, &*other]);
+    let applied = store.apply("p", &list).unwrap();
+    assert_eq!(applied[1].offerings[0].price, MicroUsd(100_000));
+    let marks = |price, capacity| Marks { price, capacity };
+    for (pool, names, want) in [
+        ("p", &["small"][..], marks(true, false)),
+        ("p", &["large"], marks(false, true)),
+        ("p", &["small", "large"], marks(true, true)),
+        ("p", &["unknown"], marks(false, false)),
+        ("q", &["large"], marks(false, false)),
+    ] {
+        store.apply(pool, &list).unwrap();
+        assert_eq!(store.marks(pool, names), want, "{pool} {names:?}");
+    }
+    assert!(Arc::ptr_eq(&applied, &store.apply("p", &list).unwrap()), "the same list gives the same answer");
+    let news: InstanceTypes = vec![kind("large"), list[1].clone()].into();
+    let again = store.apply("p", &news).unwrap();
+    assert!(Arc::ptr_eq(&again[1], &applied[1]) && !Arc::ptr_eq(&again[0], &applied[0]), "what has not changed stays");
+    let mut metadata = karpenter_api::ObjectMeta::default();
+    marks(false, false).annotate(&mut metadata);
+    assert_eq!(metadata.annotations, None);
+    marks(true, true).annotate(&mut metadata);
+    let keys: Vec<String> = metadata.annotations.unwrap().into_keys().collect();
+    assert_eq!(keys, ["karpenter.sh/capacity-overlay-applied", "karpenter.sh/price-overlay-applied"]);
+}
+
+#[test]
+fn a_price_for_named_types_is_known_by_name() {
+    // covers: API-NO-10
+    let pools = [(pool("p", json!({})), types(&["small"]))];
+    let said = [
+        overlay("heavy", &[(TYPE, "In", &["new"])], json!({"price": "2", "weight": 5})),
+        overlay("light", &[(TYPE, "In", &["new", "newer"])], json!({"price": "1"})),
+        overlay("shifted", &[(TYPE, "In", &["other"])], json!({"priceAdjustment": "+1"})),
+        overlay("zonal", &[(TYPE, "In", &["zonal"]), (ZONE, "In", &["a"])], json!({"price": "1"})),
+    ];
+    let (_, accepted) = evaluate(&said, &pools, &words());
+    let named: Vec<(&str, u64)> = accepted.named_prices().iter().map(|(name, price)| (&**name, price.0)).collect();
+    assert_eq!(named, [("new", 2_000_000), ("newer", 1_000_000)]);
+}
