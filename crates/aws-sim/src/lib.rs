@@ -19,6 +19,7 @@ mod names;
 pub mod options;
 pub mod queue;
 pub mod region;
+mod small;
 pub mod store;
 
 pub use chance::Span;

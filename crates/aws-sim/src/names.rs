@@ -8,6 +8,8 @@ use karpenter_provider_aws::calls::{Filter, Image, SecurityGroup, Subnet, Tags};
 
 use crate::chance::{draw, id};
 use crate::market::Market;
+use crate::options::Options;
+use crate::region::matches_tags;
 
 /// Images of a release were made before any cluster here: in 2025, each on a day of its own.
 const IMAGES_FROM: i64 = 1_735_689_600;
@@ -23,12 +25,18 @@ pub(crate) struct Names {
     seed: u64,
     pub(crate) subnets: BTreeMap<String, Subnet>,
     groups: BTreeMap<String, SecurityGroup>,
+    /// No others are made for those who ask.
+    only_groups: bool,
     images: BTreeMap<String, KnownImage>,
 }
 
 impl Names {
-    pub(crate) fn new(seed: u64, market: &Market, addresses: i64, listed: &[String]) -> Self {
-        let mut names = Self { seed, subnets: BTreeMap::new(), groups: BTreeMap::new(), images: BTreeMap::new() };
+    pub(crate) fn new(options: &Options, market: &Market) -> Self {
+        let (seed, addresses, listed) = (options.seed, options.subnet_addresses, &options.listed_ids);
+        let groups: BTreeMap<String, SecurityGroup> =
+            options.groups.iter().map(|group| (group.id.clone(), group.clone())).collect();
+        let only_groups = !groups.is_empty();
+        let mut names = Self { seed, subnets: BTreeMap::new(), groups, only_groups, images: BTreeMap::new() };
         for (zone, zone_id) in &market.zones {
             names.add_subnet(id("subnet", seed, &["subnet", zone]), zone, zone_id, addresses);
         }
@@ -69,6 +77,15 @@ impl Names {
         let ids = values(filters, "group-id");
         if !ids.is_empty() {
             return ids.into_iter().filter_map(|id| self.groups.get(id).cloned()).collect();
+        }
+        if self.only_groups {
+            let meant = |group: &&SecurityGroup| {
+                filters.iter().all(|filter| match filter.name.as_str() {
+                    "group-name" => filter.values.contains(&group.name),
+                    _ => matches_tags(filter, &group.tags).unwrap_or(false),
+                })
+            };
+            return self.groups.values().filter(meant).cloned().collect();
         }
         let names: Vec<String> = match values(filters, "group-name") {
             names if names.is_empty() => vec![format!("group of {}", spelled(filters))],

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use karpenter_ec2::Catalogue;
 use karpenter_ec2::catalogue::builtin;
-use karpenter_provider_aws::calls::{CapacityReservation, PlacementGroup};
+use karpenter_provider_aws::calls::{CapacityReservation, PlacementGroup, SecurityGroup};
 
 use crate::chance::Span;
 
@@ -37,10 +37,16 @@ pub struct Options {
     pub limits: Option<Limits>,
     /// Subnets, security groups and images that exist by id, beyond those that selectors made.
     pub listed_ids: Vec<String>,
+    /// Security groups that answer to their tags; without any, whatever a selector asks for is there.
+    pub groups: Vec<SecurityGroup>,
     pub reservations: Vec<CapacityReservation>,
     pub placement_groups: Vec<PlacementGroup>,
     /// The name of the interruption queue.
     pub queue: String,
+    /// Calls for prices are answered. Without, they fail until [`crate::Region::tell_prices`].
+    pub prices: bool,
+    /// Every request is kept: see [`crate::Region::requests`].
+    pub recorded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,9 +147,12 @@ impl Options {
             rates: Rates::default(),
             limits: None,
             listed_ids: Vec::new(),
+            groups: Vec::new(),
             reservations: Vec::new(),
             placement_groups: Vec::new(),
             queue: "simulated".to_owned(),
+            prices: true,
+            recorded: false,
         }
     }
 }

@@ -9,6 +9,7 @@ mod staging;
 mod templates;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -72,6 +73,8 @@ pub(crate) struct State {
     queue: Queue,
     staged: Staged,
     calls: BTreeMap<&'static str, u64>,
+    requests: Vec<(&'static str, String)>,
+    pub(crate) prices: bool,
     buckets: BTreeMap<&'static str, (f64, Timestamp)>,
     events: Vec<MachineEvent>,
     listener: Option<mpsc::UnboundedSender<MachineEvent>>,
@@ -86,7 +89,7 @@ impl Region {
     /// `now` must follow tokio's clock, which all delays are waited by.
     pub fn new(options: Options, now: Now) -> Self {
         let market = Market::new(&options);
-        let names = Names::new(options.seed, &market, options.subnet_addresses, &options.listed_ids);
+        let names = Names::new(&options, &market);
         let state = State {
             market,
             names,
@@ -103,6 +106,8 @@ impl Region {
             queue: Queue::default(),
             staged: Staged { placement_groups: options.placement_groups.clone(), ..Staged::default() },
             calls: BTreeMap::new(),
+            requests: Vec::new(),
+            prices: options.prices,
             buckets: BTreeMap::new(),
             events: Vec::new(),
             listener: None,
@@ -218,6 +223,16 @@ impl Region {
     }
 
     /// How often each kind of fault happened.
+    /// Every request so far and what it asked for, in order, if they are recorded.
+    pub fn requests(&self) -> Vec<(&'static str, String)> {
+        self.lock().requests.clone()
+    }
+
+    /// From now on calls for prices are answered.
+    pub fn tell_prices(&self) {
+        self.lock().prices = true;
+    }
+
     pub fn faults_fired(&self) -> BTreeMap<String, u64> {
         self.lock().faults.fired.clone()
     }
@@ -294,7 +309,7 @@ impl Region {
     }
 
     /// What every call goes through: the wait for readiness, the way there, limits and faults.
-    async fn arrive(&self, operation: &'static str) -> Result<(), AwsError> {
+    async fn arrive(&self, operation: &'static str, request: &(dyn Debug + Sync)) -> Result<(), AwsError> {
         let mut ready = self.shared.ready.subscribe();
         let _ = ready.wait_for(|ready| *ready).await;
         let options = &self.shared.options;
@@ -302,7 +317,11 @@ impl Region {
             let mut state = self.lock();
             let count = state.calls.entry(operation).or_default();
             *count += 1;
-            count.to_string()
+            let number = count.to_string();
+            if options.recorded {
+                state.requests.push((operation, format!("{request:?}")));
+            }
+            number
         };
         let latency = options.latency.draw(options.seed, &["latency", operation, &number]);
         if !latency.is_zero() {
@@ -330,6 +349,13 @@ impl Region {
             return Err(AwsError { server_fault: true, ..error });
         }
         Ok(())
+    }
+
+    fn must_tell_prices(&self, operation: &'static str) -> Result<(), AwsError> {
+        match self.lock().prices {
+            true => Ok(()),
+            false => Err(AwsError::new(operation, "InternalError", "nobody has said what things cost")),
+        }
     }
 
     /// The way back, on which an answer may be lost.

@@ -20,24 +20,25 @@ fn unknown_instance(operation: &'static str, id: &str) -> AwsError {
 #[async_trait]
 impl Ec2 for Region {
     async fn describe_instance_types_dry_run(&self) -> Result<()> {
-        self.arrive("DescribeInstanceTypes").await?;
+        self.arrive("DescribeInstanceTypes", &()).await?;
         Err(AwsError::new("DescribeInstanceTypes", "DryRunOperation", "Request would have succeeded"))
     }
 
     async fn describe_instance_types(&self, _max_results: u32) -> Result<Vec<TypeFacts>> {
-        self.arrive("DescribeInstanceTypes").await?;
+        self.arrive("DescribeInstanceTypes", &()).await?;
         // What EC2 does not tell is taken out, so that the provider has to know it by itself.
         let plain = |facts: &TypeFacts| TypeFacts { network_mbps: None, branch_limits: None, ..facts.clone() };
         Ok(self.lock().market.types().map(plain).collect())
     }
 
     async fn describe_instance_type_offerings(&self, _max_results: u32) -> Result<Vec<(String, String)>> {
-        self.arrive("DescribeInstanceTypeOfferings").await?;
+        self.arrive("DescribeInstanceTypeOfferings", &()).await?;
         Ok(self.lock().market.offerings().collect())
     }
 
     async fn describe_spot_price_history(&self, _from: Timestamp, _max_results: u32) -> Result<Vec<SpotPrice>> {
-        self.arrive("DescribeSpotPriceHistory").await?;
+        self.arrive("DescribeSpotPriceHistory", &()).await?;
+        self.must_tell_prices("DescribeSpotPriceHistory")?;
         let now = self.now();
         let state = self.lock();
         let record = |(instance_type, zone): (String, String)| {
@@ -48,7 +49,7 @@ impl Ec2 for Region {
     }
 
     async fn describe_subnets(&self, filters: &[Filter], _max_results: u32) -> Result<Vec<Subnet>> {
-        self.arrive("DescribeSubnets").await?;
+        self.arrive("DescribeSubnets", &filters).await?;
         if filters.is_empty() {
             return Err(AwsError::new("DescribeSubnets", "InvalidParameterValue", "no filters"));
         }
@@ -61,7 +62,7 @@ impl Ec2 for Region {
     }
 
     async fn describe_security_groups(&self, filters: &[Filter], _max_results: u32) -> Result<Vec<SecurityGroup>> {
-        self.arrive("DescribeSecurityGroups").await?;
+        self.arrive("DescribeSecurityGroups", &filters).await?;
         if filters.is_empty() {
             return Err(AwsError::new("DescribeSecurityGroups", "InvalidParameterValue", "no filters"));
         }
@@ -69,7 +70,7 @@ impl Ec2 for Region {
     }
 
     async fn describe_images(&self, request: &DescribeImages) -> Result<Vec<Image>> {
-        self.arrive("DescribeImages").await?;
+        self.arrive("DescribeImages", &request).await?;
         Ok(self.lock().names.find_images(&request.filters).into_iter().map(|known| known.image).collect())
     }
 
@@ -79,7 +80,7 @@ impl Ec2 for Region {
         filters: &[Filter],
         _max_results: Option<u32>,
     ) -> Result<Vec<CapacityReservation>> {
-        self.arrive("DescribeCapacityReservations").await?;
+        self.arrive("DescribeCapacityReservations", &(ids, filters)).await?;
         let reservations = &self.shared.options.reservations;
         if let Some(missing) = ids.iter().find(|id| reservations.iter().all(|known| known.id != **id)) {
             let message = format!("The capacity reservation '{missing}' does not exist");
@@ -108,7 +109,7 @@ impl Ec2 for Region {
     }
 
     async fn describe_placement_groups(&self, filters: &[Filter]) -> Result<Vec<PlacementGroup>> {
-        self.arrive("DescribePlacementGroups").await?;
+        self.arrive("DescribePlacementGroups", &filters).await?;
         let matches = |group: &&PlacementGroup| {
             filters.iter().all(|filter| match filter.name.as_str() {
                 "group-id" => filter.values.contains(&group.id),
@@ -120,7 +121,7 @@ impl Ec2 for Region {
     }
 
     async fn describe_instances(&self, request: &DescribeInstances) -> Result<Vec<Instance>> {
-        self.arrive("DescribeInstances").await?;
+        self.arrive("DescribeInstances", &request).await?;
         let now = self.now();
         let state = self.lock();
         let seen = |id: &String| state.records.get(id).and_then(|record| record.seen(now));
@@ -138,21 +139,21 @@ impl Ec2 for Region {
     }
 
     async fn describe_instance_status(&self, filters: &[Filter]) -> Result<Vec<InstanceStatus>> {
-        self.arrive("DescribeInstanceStatus").await?;
+        self.arrive("DescribeInstanceStatus", &filters).await?;
         let state = self.lock();
         let sick = state.staged.health.values().filter(|status| health_matches(status, filters));
         Ok(sick.cloned().collect())
     }
 
     async fn create_fleet(&self, request: &CreateFleet) -> Result<FleetAnswer> {
-        self.arrive("CreateFleet").await?;
+        self.arrive("CreateFleet", &request).await?;
         let now = self.now();
         let answer = self.lock().fleet(&self.shared.options, request, now);
         self.answer("CreateFleet", answer)
     }
 
     async fn run_instances_dry_run(&self, request: &RunInstances) -> Result<()> {
-        self.arrive("RunInstances").await?;
+        self.arrive("RunInstances", &request).await?;
         if !self.lock().templates.contains_key(&request.template_name) {
             return Err(super::templates::not_found("RunInstances", &request.template_name));
         }
@@ -160,7 +161,7 @@ impl Ec2 for Region {
     }
 
     async fn terminate_instances(&self, ids: &[String]) -> Result<Vec<StateChange>> {
-        self.arrive("TerminateInstances").await?;
+        self.arrive("TerminateInstances", &ids).await?;
         let now = self.now();
         let mut state = self.lock();
         if let Some(missing) = ids.iter().find(|id| !state.records.contains_key(*id)) {
@@ -180,7 +181,7 @@ impl Ec2 for Region {
     }
 
     async fn create_tags(&self, resources: &[String], tags: &Tags) -> Result<()> {
-        self.arrive("CreateTags").await?;
+        self.arrive("CreateTags", &(resources, tags)).await?;
         let mut state = self.lock();
         let forbidden = |what: &Forbidden| matches!(what, Forbidden::TagKey(key) if tags.contains_key(*key));
         if state.staged.forbidden.iter().any(forbidden) {
@@ -200,22 +201,22 @@ impl Ec2 for Region {
     }
 
     async fn create_launch_template(&self, template: &NewLaunchTemplate) -> Result<LaunchTemplate> {
-        self.arrive("CreateLaunchTemplate").await?;
+        self.arrive("CreateLaunchTemplate", &template).await?;
         self.lock().create_template(self.shared.options.seed, template)
     }
 
     async fn describe_launch_templates(&self, request: &DescribeLaunchTemplates) -> Result<Vec<LaunchTemplate>> {
-        self.arrive("DescribeLaunchTemplates").await?;
+        self.arrive("DescribeLaunchTemplates", &request).await?;
         self.lock().describe_templates(request)
     }
 
     async fn delete_launch_template_by_id(&self, id: &str) -> Result<()> {
-        self.arrive("DeleteLaunchTemplate").await?;
+        self.arrive("DeleteLaunchTemplate", &id).await?;
         self.lock().delete_template(|held| held.id == id, id)
     }
 
     async fn delete_launch_template_by_name(&self, name: &str) -> Result<()> {
-        self.arrive("DeleteLaunchTemplate").await?;
+        self.arrive("DeleteLaunchTemplate", &name).await?;
         self.lock().delete_template(|held| held.template.name == name, name)
     }
 }

@@ -16,7 +16,7 @@ use super::Region;
 impl Ssm for Region {
     /// Every release that anybody asks for has been made.
     async fn get_parameter(&self, name: &str) -> Result<String> {
-        self.arrive("GetParameter").await?;
+        self.arrive("GetParameter", &name).await?;
         Ok(self.lock().names.image_of_parameter(name))
     }
 }
@@ -28,12 +28,12 @@ fn no_such_profile(operation: &'static str, name: &str) -> AwsError {
 #[async_trait]
 impl Iam for Region {
     async fn get_instance_profile(&self, name: &str) -> Result<InstanceProfile> {
-        self.arrive("GetInstanceProfile").await?;
+        self.arrive("GetInstanceProfile", &name).await?;
         self.lock().profiles.get(name).cloned().ok_or_else(|| no_such_profile("GetInstanceProfile", name))
     }
 
     async fn create_instance_profile(&self, profile: &NewInstanceProfile) -> Result<InstanceProfile> {
-        self.arrive("CreateInstanceProfile").await?;
+        self.arrive("CreateInstanceProfile", &profile).await?;
         let now = self.now();
         let mut state = self.lock();
         if state.profiles.contains_key(&profile.name) {
@@ -52,7 +52,7 @@ impl Iam for Region {
 
     /// Every role exists.
     async fn add_role_to_instance_profile(&self, name: &str, role: &str) -> Result<()> {
-        self.arrive("AddRoleToInstanceProfile").await?;
+        self.arrive("AddRoleToInstanceProfile", &(name, role)).await?;
         let mut state = self.lock();
         let profile = state.profiles.get_mut(name).ok_or_else(|| no_such_profile("AddRoleToInstanceProfile", name))?;
         if !profile.roles.is_empty() {
@@ -64,7 +64,7 @@ impl Iam for Region {
     }
 
     async fn remove_role_from_instance_profile(&self, name: &str, role: &str) -> Result<()> {
-        self.arrive("RemoveRoleFromInstanceProfile").await?;
+        self.arrive("RemoveRoleFromInstanceProfile", &(name, role)).await?;
         let mut state = self.lock();
         let profile =
             state.profiles.get_mut(name).ok_or_else(|| no_such_profile("RemoveRoleFromInstanceProfile", name))?;
@@ -73,7 +73,7 @@ impl Iam for Region {
     }
 
     async fn delete_instance_profile(&self, name: &str) -> Result<()> {
-        self.arrive("DeleteInstanceProfile").await?;
+        self.arrive("DeleteInstanceProfile", &name).await?;
         let mut state = self.lock();
         let profile = state.profiles.get(name).ok_or_else(|| no_such_profile("DeleteInstanceProfile", name))?;
         if !profile.roles.is_empty() {
@@ -85,7 +85,7 @@ impl Iam for Region {
     }
 
     async fn list_instance_profiles(&self, path_prefix: &str) -> Result<Vec<InstanceProfile>> {
-        self.arrive("ListInstanceProfiles").await?;
+        self.arrive("ListInstanceProfiles", &path_prefix).await?;
         let state = self.lock();
         Ok(state.profiles.values().filter(|profile| profile.path.starts_with(path_prefix)).cloned().collect())
     }
@@ -94,7 +94,7 @@ impl Iam for Region {
 #[async_trait]
 impl Eks for Region {
     async fn describe_cluster(&self, name: &str) -> Result<Cluster> {
-        self.arrive("DescribeCluster").await?;
+        self.arrive("DescribeCluster", &name).await?;
         let options = &self.shared.options;
         if name != options.cluster_name {
             let message = format!("No cluster found for name: {name}.");
@@ -114,7 +114,8 @@ impl Eks for Region {
 #[async_trait]
 impl Pricing for Region {
     async fn get_products(&self, query: &PriceQuery) -> Result<Vec<String>> {
-        self.arrive("GetProducts").await?;
+        self.arrive("GetProducts", &query).await?;
+        self.must_tell_prices("GetProducts")?;
         let metal = query.filters.iter().any(|(name, value)| *name == "productFamily" && value.contains("bare metal"));
         let state = self.lock();
         let listed = state.market.on_demand().iter().filter(|(name, _)| state.market.is_metal(name) == metal);
@@ -133,7 +134,7 @@ impl Pricing for Region {
 #[async_trait]
 impl Sqs for Region {
     async fn get_queue_url(&self, name: &str) -> Result<String> {
-        self.arrive("GetQueueUrl").await?;
+        self.arrive("GetQueueUrl", &name).await?;
         if name != self.shared.options.queue {
             let message = "The specified queue does not exist.";
             return Err(AwsError::new("GetQueueUrl", "AWS.SimpleQueueService.NonExistentQueue", message));
@@ -143,7 +144,7 @@ impl Sqs for Region {
 
     /// Waits for a message, for a while.
     async fn receive_messages(&self, request: &ReceiveMessages) -> Result<Vec<QueueMessage>> {
-        self.arrive("ReceiveMessage").await?;
+        self.arrive("ReceiveMessage", &request).await?;
         let end = later(self.now(), request.wait);
         loop {
             let arrived = self.shared.arrived.notified();
@@ -162,7 +163,7 @@ impl Sqs for Region {
     }
 
     async fn delete_message(&self, _url: &str, receipt_handle: &str) -> Result<()> {
-        self.arrive("DeleteMessage").await?;
+        self.arrive("DeleteMessage", &receipt_handle).await?;
         if self.lock().queue.delete(receipt_handle) {
             return Ok(());
         }
@@ -174,7 +175,7 @@ impl Sqs for Region {
 #[async_trait]
 impl ZonalShift for Region {
     async fn get_managed_resource(&self, arn: &str) -> Result<Vec<Shift>> {
-        self.arrive("GetManagedResource").await?;
+        self.arrive("GetManagedResource", &arn).await?;
         self.lock().staged.shifts.clone().ok_or_else(|| {
             let message = format!("The resource {arn} is not registered for zonal shift.");
             AwsError::new("GetManagedResource", "ResourceNotFoundException", message)

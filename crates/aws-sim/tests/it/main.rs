@@ -17,5 +17,6 @@ mod refusals;
 mod regions;
 mod seeds;
 mod shifts;
+mod small;
 mod startup;
 mod stores;
