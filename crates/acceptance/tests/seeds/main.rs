@@ -15,4 +15,5 @@ mod platform;
 mod replicas;
 mod shared_gpus;
 mod spot;
+mod swap;
 mod words;
