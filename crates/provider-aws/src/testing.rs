@@ -86,6 +86,8 @@ pub(crate) struct Fake {
     /// Ids that EC2 leaves as they are when asked to terminate them together with others.
     pub(crate) stubborn: Mutex<Vec<String>>,
     pub(crate) profiles: Mutex<Vec<InstanceProfile>>,
+    /// Of the profile that was made last.
+    pub(crate) profile_tags: Mutex<Tags>,
     /// What the queue holds: id and body. Every poll gets all of it.
     pub(crate) messages: Mutex<Vec<(String, String)>>,
     pub(crate) polls: Mutex<Vec<ReceiveMessages>>,
@@ -280,6 +282,7 @@ impl Iam for Fake {
 
     async fn create_instance_profile(&self, profile: &NewInstanceProfile) -> Result<InstanceProfile> {
         self.ask(format!("CreateInstanceProfile {}", profile.path));
+        *self.profile_tags.lock().unwrap() = profile.tags.clone();
         let made =
             InstanceProfile { name: profile.name.clone(), path: profile.path.clone(), roles: vec![], created_at: None };
         self.profiles.lock().unwrap().push(made.clone());

@@ -6,12 +6,14 @@
 mod metrics;
 #[path = "region/outages.rs"]
 mod outages;
+#[path = "region/rights.rs"]
+mod rights;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use karpenter_api::{Quantity, Taint};
-use karpenter_apiserver::{ApiServer, Options as ServerOptions, TokioClock};
+use karpenter_apiserver::{ApiServer, Options as ServerOptions, TokioClock, User};
 use karpenter_aws_sim::{Capacity, MachineEvent, Options, Region, cloud_controller};
 use karpenter_cluster::kubelet::{Events, Heartbeats, Machine};
 use karpenter_cluster::{Cluster, Settings as ClusterSettings};
@@ -41,9 +43,19 @@ impl Lab {
     }
 
     async fn with(seed: u64, change: impl FnOnce(&mut Options, &mut karpenter_provider_aws::Settings)) -> Self {
+        Self::of(seed, User::admin(), Settings::default(), change).await
+    }
+
+    /// Our controllers are this user.
+    async fn of(
+        seed: u64,
+        user: User,
+        controllers: Settings,
+        change: impl FnOnce(&mut Options, &mut karpenter_provider_aws::Settings),
+    ) -> Self {
         let start = START.parse().unwrap();
         let clock = Arc::new(TokioClock::starting_at(start));
-        let server = ApiServer::new(ServerOptions { clock, seed, rbac: false, keep_history: false });
+        let server = ApiServer::new(ServerOptions { clock, seed, rbac: true, keep_history: false });
         let client = Client::new(server.service(), "default");
         let mut settings = ClusterSettings { seed, ..ClusterSettings::default() };
         settings.kubelets.heartbeats = Heartbeats::Folded;
@@ -60,8 +72,9 @@ impl Lab {
         change(&mut options, &mut facts);
         let now = clock.clone();
         let region = Region::new(options, Arc::new(move || now.now()));
-        let amazon = Amazon::start(client.clone(), &clock, region.aws(), facts).await.unwrap();
-        let autoscaler = Autoscaler::new(client.clone(), clock, &amazon, Settings::default());
+        let ours = Client::new(server.service_as(user), "default");
+        let amazon = Amazon::start(ours.clone(), &clock, region.aws(), facts).await.unwrap();
+        let autoscaler = Autoscaler::new(ours, clock, &amazon, controllers);
         let context = autoscaler.context.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(switch_on(region.clone(), cluster.handle().clone()));

@@ -10,6 +10,7 @@ mod legacy;
 mod objects;
 mod permissions;
 mod publishing;
+mod reasons;
 mod terraform;
 mod upstream;
 mod values;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use karpenter_aws_sim::{Options, Region, Script, Target, Warning};
+use karpenter_aws_sim::{Forbidden, Options, Region, Script, Target, Warning};
 use karpenter_controllers::Clock;
 use karpenter_ec2::catalogue::CapacityClass;
 use karpenter_provider_aws::calls::InstanceStatus;
@@ -334,4 +334,73 @@ async fn images_by_parameter_or_by_id_change_when_the_manifest_does() {
     lab.patch(&format!("{CLASSES}/default"), json!({"spec": {"amiSelectorTerms": [{"id": IMAGES[1]}]}})).await;
     lab.settle(900).await;
     assert_eq!(images(&lab), [IMAGES[1]], "drift replaced the node");
+}
+
+/// The calls that the controller policy of release 0.32 allows.
+const ALLOWED_IN_0_32: &[&str] = &[
+    "AddRoleToInstanceProfile",
+    "CreateFleet",
+    "CreateInstanceProfile",
+    "CreateLaunchTemplate",
+    "CreateTags",
+    "DeleteInstanceProfile",
+    "DeleteLaunchTemplate",
+    "DeleteMessage",
+    "DescribeCluster",
+    "DescribeImages",
+    "DescribeInstanceTypeOfferings",
+    "DescribeInstanceTypes",
+    "DescribeInstances",
+    "DescribeLaunchTemplates",
+    "DescribeSecurityGroups",
+    "DescribeSpotPriceHistory",
+    "DescribeSubnets",
+    "GetInstanceProfile",
+    "GetParameter",
+    "GetProducts",
+    "GetQueueUrl",
+    "ReceiveMessage",
+    "RemoveRoleFromInstanceProfile",
+    "RunInstances",
+    "TerminateInstances",
+];
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_of_the_fourth_document_is_enough_for_a_spot_node() {
+    // covers: SEED4-25, API-TF-34, API-IAM-40, API-IAM-41, API-IAM-42, API-IAM-43
+    const DENIED: &[&str] = &[
+        "ListInstanceProfiles",
+        "DescribeInstanceStatus",
+        "DescribePlacementGroups",
+        "DescribeCapacityReservations",
+        "GetManagedResource",
+    ];
+    let place = Place { cluster: "sandbox", queue: Some("sandbox-karpenter"), denied: DENIED, ..Place::default() };
+    let lab = Lab::new(place).await;
+    lab.region.forbid(Forbidden::SpotRequestTags);
+    lab.region.forbid(Forbidden::TagKey(CLUSTER_TAG));
+    lab.apply(objects(&["004/manifests"])).await;
+    lab.settle(10).await;
+    lab.apply(vec![asking("web", json!({"cpu": "1"}))]).await;
+    lab.settle(300).await;
+    assert_eq!(lab.running().await, 1);
+    let instance = lab.instances().remove(0).instance;
+    assert_eq!(instance.lifecycle.as_deref(), Some("spot"));
+    assert!(instance.tags.contains_key("Name") && instance.tags.contains_key("karpenter.sh/nodeclaim"), "{instance:?}");
+    let claim = lab.list(CLAIMS).await.remove(0);
+    assert_eq!(claim["metadata"]["annotations"]["karpenter.k8s.aws/tagged"], "true");
+    // The one role that the policy passes on.
+    let name = lab.list(CLASSES).await[0]["status"]["instanceProfile"].as_str().unwrap().to_owned();
+    let profile = lab.region.aws().iam.get_instance_profile(&name).await.unwrap();
+    assert_eq!(profile.roles, ["karpenter-node-sandbox"]);
+    // From the first node to the last.
+    lab.delete("/api/v1/namespaces/default/pods/web").await;
+    lab.settle(600).await;
+    assert!(lab.list(NODES).await.is_empty() && lab.instances().is_empty());
+    for call in lab.region.calls().keys() {
+        assert!(
+            ALLOWED_IN_0_32.contains(call) || DENIED.contains(call),
+            "{call} is neither allowed nor known to be denied"
+        );
+    }
 }

@@ -197,10 +197,11 @@ fn reserved_offering(types: &[Arc<InstanceType>]) -> Option<(bool, u32)> {
 
 #[tokio::test(start_paused = true)]
 async fn reservations_are_used_counted_and_given_back() {
-    // covers: AWS-CR-03, AWS-CR-04, AWS-CR-06, AWS-CR-07, AWS-CR-08, AWS-CR-09, AWS-FLEET-27
+    // covers: AWS-CR-03, AWS-CR-04, AWS-CR-06, AWS-CR-07, AWS-CR-08, AWS-CR-09, AWS-FLEET-27, API-CD-44
     let options = Options { reservations: vec![reservation("cr-1", 2), reservation("cr-2", 0)], ..quiet(1) };
     let lab = Lab::new(options).await;
     let pool = lab.ready_with(with(json!({"capacityReservationSelectorTerms": [{"id": "cr-1"}]}))).await;
+    assert_eq!(lab.condition("CapacityReservationsReady").await.0, "True");
     let listed = lab.class().await.status.unwrap().capacity_reservations.unwrap();
     assert_eq!((listed.len(), listed[0].id.as_str(), listed[0].state.as_str()), (1, "cr-1", "active"));
     let types = || async { lab.provider.instance_types(&pool).await.unwrap() };
@@ -237,7 +238,7 @@ async fn reservations_are_used_counted_and_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_gate_reservations_do_not_exist() {
-    // covers: AWS-CR-16
+    // covers: AWS-CR-16, API-CD-44
     let options = Options { reservations: vec![reservation("cr-1", 2)], ..quiet(1) };
     let lab = Lab::with(options, |settings| settings.ec2.reserved_capacity = false).await;
     let pool = lab.ready_with(with(json!({"capacityReservationSelectorTerms": [{"id": "cr-1"}]}))).await;

@@ -28,6 +28,10 @@ impl Recorder for Notices {
 }
 
 impl Notices {
+    pub(crate) fn with_reason(&self, reason: &str) -> Vec<Notice> {
+        self.0.lock().unwrap().iter().filter(|notice| notice.reason == reason).cloned().collect()
+    }
+
     pub(crate) fn messages(&self) -> Vec<String> {
         self.0.lock().unwrap().iter().map(|notice| format!("{} {}", notice.reason, notice.message)).collect()
     }

@@ -184,7 +184,7 @@ async fn missing_permissions_are_named() {
 
 #[tokio::test(start_paused = true)]
 async fn a_verdict_is_kept_until_something_changes() {
-    // covers: AWS-NC-30, AWS-NC-31
+    // covers: AWS-NC-30, AWS-NC-31, API-EC2-53
     let lab = Lab::new(quiet(1)).await;
     lab.create_class(default_spec()).await;
     lab.settle_class().await;
@@ -238,7 +238,7 @@ async fn user_data_that_is_too_large_is_said() {
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_role_makes_a_new_profile_and_the_old_one_is_swept() {
-    // covers: AWS-IP-01, AWS-IP-04, AWS-IP-11, AWS-GC-05
+    // covers: AWS-IP-01, AWS-IP-04, AWS-IP-11, AWS-GC-05, API-EC2-51
     let lab = Lab::new(quiet(1)).await;
     lab.create_class(default_spec()).await;
     lab.settle_class().await;
@@ -475,4 +475,53 @@ async fn metadata_options_are_checked_and_filled_in() {
     let filled = |hops: u32, tokens: &str| json!({"httpEndpoint": "enabled", "httpProtocolIPv6": "disabled", "httpPutResponseHopLimit": hops, "httpTokens": tokens});
     assert_eq!(stored("hops", json!({"httpPutResponseHopLimit": 64})).await, filled(64, "required"));
     assert_eq!(stored("tokens", json!({"httpTokens": "optional"})).await, filled(1, "optional"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_fault_in_order_is_the_one_that_is_told() {
+    // covers: API-EC2-53
+    let lab = Lab::unprepared(quiet(1)).await;
+    let deny = |operation: &'static str| {
+        let target = Target::Call { operation, server_fault: false };
+        lab.region.script(Script::new(target, "UnauthorizedOperation", u32::MAX));
+    };
+    let told = || async { lab.condition("ValidationSucceeded").await.1 };
+    // Everything is wrong at once, and mended from the front.
+    let all = ["CreateLaunchTemplate", "CreateFleet", "RunInstances"];
+    deny("DescribeCluster");
+    all.into_iter().for_each(deny);
+    lab.create_class(with(json!({"kubelet": {"maxPods": -1}, "subnetSelectorTerms": [{"id": "subnet-0none"}]}))).await;
+    // A failure to ask is one of the reconciler, so it is asked again by hand.
+    for _ in 0..5 {
+        let _ = lab.classes.reconcile(&lab.class().await).await;
+    }
+    assert_eq!(told().await, "ClusterCIDRResolutionFailed");
+    lab.region.clear_scripts();
+    all.into_iter().for_each(deny);
+    lab.settle_class().await;
+    assert_eq!(told().await, "InvalidKubeletConfiguration");
+    lab.patch_class(json!({"spec": {"kubelet": null}})).await;
+    lab.settle_class().await;
+    assert_eq!(told().await, "DependenciesNotReady");
+    lab.patch_class(json!({"spec": {"subnetSelectorTerms": default_spec()["subnetSelectorTerms"]}})).await;
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    // Admission lets no such tag through, so it is on a copy.
+    let mut tagged = lab.class().await;
+    tagged.spec.tags = Some(std::iter::once(("karpenter.sh/nodepool".to_owned(), "x".to_owned())).collect());
+    for _ in 0..3 {
+        tagged.metadata = lab.class().await.metadata;
+        let _ = lab.classes.reconcile(&tagged).await;
+        tagged.status = lab.class().await.status;
+    }
+    assert_eq!(told().await, "TagValidationFailed");
+    for (position, call) in all.into_iter().enumerate() {
+        lab.patch_class(json!({"metadata": {"annotations": {"look": position.to_string()}}})).await;
+        lab.settle_class().await;
+        assert_eq!(told().await, format!("{call}AuthCheckFailed"));
+        lab.region.clear_scripts();
+        all[position + 1..].iter().copied().for_each(deny);
+    }
+    lab.patch_class(json!({"metadata": {"annotations": {"look": "once more"}}})).await;
+    lab.settle_class().await;
+    assert_eq!(told().await, "ValidationSucceeded");
 }

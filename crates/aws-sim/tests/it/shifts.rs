@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use karpenter_aws_sim::{Script, Target};
 use karpenter_core::InstanceType;
-use karpenter_provider::{CloudProvider, DeleteError};
+use karpenter_provider::{CloudProvider, DeleteError, Severity};
 use karpenter_provider_aws::calls::{CapacityReservation, Shift};
 use karpenter_provider_aws::{LiveObjects, Parts, Unobserved};
 use serde_json::json;
@@ -54,7 +54,7 @@ async fn a_cluster_that_is_not_registered_cannot_heed_shifts() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_launched_in_a_shifted_zone() {
-    // covers: AWS-ZS-02, AWS-ZS-03, AWS-ZS-04, AWS-ZS-07
+    // covers: AWS-ZS-02, AWS-ZS-03, AWS-ZS-04, AWS-ZS-07, API-EV-35
     let reservation = CapacityReservation {
         id: "cr-1".into(),
         zone: ZONE_A.into(),
@@ -98,6 +98,11 @@ async fn nothing_is_launched_in_a_shifted_zone() {
     assert!(offered(&types().await, ZONE_A) > 0 && offered(&types().await, "us-east-1b") == 0);
     assert_eq!(told().len(), 3, "{:?}", told());
     assert!(told().contains(&format!("ZonalShiftCleared Zone {ZONE_A} ({a}) is no longer shifted away from")));
+    for (reason, severity) in [("ZonalShiftActive", Severity::Warning), ("ZonalShiftCleared", Severity::Normal)] {
+        for notice in lab.notices.with_reason(reason) {
+            assert_eq!((notice.severity, notice.subject.kind.as_str()), (severity, "NodePool"), "{reason}");
+        }
+    }
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert!(offered(&types().await, "us-east-1b") > 0, "expired, whatever ARC still says");
 }

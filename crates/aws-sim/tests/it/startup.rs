@@ -86,7 +86,7 @@ async fn a_version_that_cannot_be_read_stays_what_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn an_isolated_vpc_reaches_neither_prices_nor_iam() {
-    // covers: AWS-OPS-17, API-IAM-34
+    // covers: AWS-OPS-17, API-IAM-34, API-EC2-52
     let lab = Lab::with(quiet(1), |settings| settings.isolated_vpc = true).await;
     let mut spec = default_spec();
     spec["role"] = serde_json::Value::Null;

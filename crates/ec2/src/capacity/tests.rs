@@ -60,7 +60,7 @@ fn interfaces_bound_the_number_of_pods() {
 
 #[test]
 fn max_pods_then_interfaces_then_a_fixed_number() {
-    // covers: AWS-IT-38
+    // covers: AWS-IT-38, API-EC2-32
     let windows = AmiFamily::Windows2022;
     for (family, max_pods, per_core, want) in [
         (AmiFamily::Al2023, None, None, 35),
@@ -71,6 +71,7 @@ fn max_pods_then_interfaces_then_a_fixed_number() {
         (windows, Some(20), None, 20),
         (AmiFamily::Al2023, Some(200), None, 200),
         (AmiFamily::Al2023, Some(200), Some(10), 20),
+        (AmiFamily::Al2023, Some(15), Some(10), 15),
         (AmiFamily::Al2023, None, Some(10), 20),
         (AmiFamily::Al2023, None, Some(100), 35),
         (AmiFamily::Al2023, None, Some(0), 35),

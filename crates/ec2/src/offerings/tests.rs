@@ -242,3 +242,25 @@ fn partitions_multiply_offerings() {
     };
     assert_eq!((one("1"), one("2")), (true, false));
 }
+
+#[test]
+fn what_one_stage_adds_the_next_one_sees() {
+    // covers: AWS-OFF-17
+    let mut shop = Shop::new();
+    shop.class.capacity_reservations = vec![CapacityReservation {
+        id: "cr-1".into(),
+        instance_type: "m5.large".into(),
+        zone: "r-1a".into(),
+        kind: ReservationKind::Default,
+        interruptible: false,
+        expiring: false,
+        remaining: 2,
+    }];
+    let without = shop.offerings("m5.large");
+    let reserved = |offerings: &[Offering]| offerings.iter().filter(|one| one.reservation.is_some()).count();
+    assert_eq!(reserved(&without), 1);
+    shop.class.placement_group =
+        Some(PlacementGroup { id: "pg-1".into(), strategy: PlacementStrategy::Partition { count: 3 } });
+    let within = shop.offerings("m5.large");
+    assert_eq!((within.len(), reserved(&within)), (without.len() * 3, 3), "reserved ones are in every partition too");
+}

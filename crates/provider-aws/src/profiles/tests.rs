@@ -61,3 +61,26 @@ async fn nothing_outside_the_path_is_deleted() {
     assert_eq!(deleted[0], "RemoveRole nodes", "the role first");
     assert!(is_profile_name("here_123") && !is_profile_name("a b") && !is_profile_name(""));
 }
+
+#[tokio::test]
+async fn a_profile_says_whose_it_is() {
+    // covers: API-EC2-51
+    let (fake, profiles) = lab();
+    let mut class = class(json!({"role": "nodes", "tags": {"team": "a"}}));
+    class.status = None;
+    let made = profiles.ensure(&class, "x", at(0)).await.unwrap();
+    let hash = made.strip_prefix("here_").unwrap();
+    assert!(!hash.is_empty() && hash.bytes().all(|byte| byte.is_ascii_digit()), "{made}");
+    assert_eq!(fake.profiles.lock().unwrap()[0].path, "/karpenter/us-east-1/here/u-1/");
+    let tags: Vec<(String, String)> = fake.profile_tags.lock().unwrap().clone().into_iter().collect();
+    let want = [
+        ("eks:eks-cluster-name", "here"),
+        ("karpenter.k8s.aws/ec2nodeclass", "main"),
+        ("kubernetes.io/cluster/here", "owned"),
+        ("team", "a"),
+        ("topology.kubernetes.io/region", "us-east-1"),
+    ];
+    assert_eq!(tags, want.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    class.spec.role = Some("others".to_owned());
+    assert_ne!(profiles.ensure(&class, "y", at(61)).await.unwrap(), made, "another role, another profile");
+}

@@ -17,8 +17,8 @@ const HOUR: u64 = 3600;
 const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 
 /// Counts errors by what they say.
-#[derive(Clone, Default)]
-struct Complaints(Arc<Mutex<BTreeMap<String, usize>>>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Complaints(Arc<Mutex<BTreeMap<String, usize>>>);
 
 #[derive(Default)]
 struct Words {
@@ -63,7 +63,7 @@ impl Subscriber for Complaints {
 
 impl Complaints {
     /// Those of this thread, while the guard is held.
-    fn heard() -> (Self, DefaultGuard) {
+    pub(crate) fn heard() -> (Self, DefaultGuard) {
         // With one listener in the process, whether a line is of interest is asked on the thread that comes by first, and
         // that may be another test's. Somebody who never listens makes it two.
         static ANOTHER: Once = Once::new();
@@ -72,13 +72,13 @@ impl Complaints {
         (complaints.clone(), tracing::subscriber::set_default(complaints))
     }
 
-    fn of(&self, text: &str) -> usize {
+    pub(crate) fn of(&self, text: &str) -> usize {
         self.0.lock().unwrap().iter().filter(|(line, _)| line.contains(text)).map(|(_, count)| count).sum()
     }
 }
 
 /// A few families are as good as all of them, and hours go by much faster.
-fn few_families(options: &mut Options) {
+pub(crate) fn few_families(options: &mut Options) {
     let mut catalogue = (*options.catalogue).clone();
     let families = ["m5.", "c5.", "r5.", "m6i.", "c6i."];
     catalogue.types.retain(|facts| families.iter().any(|family| facts.name.starts_with(family)));
