@@ -234,7 +234,12 @@ impl Disruption {
         let policy = Policy { paused: self.commands.is_paused(), ..context.settings.disruption.clone() };
         let began = Instant::now();
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let proposal = karpenter_disruption::propose_again(&mut memory, &picture.snapshot(), &policy);
+        let snapshot = picture.snapshot();
+        let mut proposal = karpenter_disruption::propose_again(&mut memory, &snapshot, &policy);
+        // What can be done is done first; nothing is at rest before every node had its turn.
+        while proposal.due > 0 && proposal.commands.is_empty() {
+            proposal = karpenter_disruption::propose_again(&mut memory, &snapshot, &policy);
+        }
         // All methods share one search.
         for method in [EMPTINESS, DRIFT, MULTI, SINGLE] {
             context.metrics.choices.evaluated(method, began.elapsed());
@@ -355,7 +360,7 @@ mod tests {
             let (name, price, nearest_miss) = ("n".into(), Default::default(), None);
             karpenter_disruption::NodeDecision { node: 0, name, price, decision, reasons: vec![reason], nearest_miss }
         };
-        let of = |held_back, reason| Proposal { commands: Vec::new(), nodes: vec![kept(reason)], held_back };
+        let of = |held_back, reason| Proposal { nodes: vec![kept(reason)], held_back, ..Proposal::default() };
         let dear = || Reason::NotCheaper { price: Default::default(), cheapest: None };
         assert!(!depends_on_time(&of(false, dear())));
         assert!(depends_on_time(&of(true, dear())));

@@ -58,7 +58,14 @@ impl Score {
 
 /// Totals of every pool that has a candidate. `candidates` are all there are, before any method looks at them.
 pub fn totals(cluster: &Cluster<'_, '_>, candidates: &[Candidate]) -> BTreeMap<Arc<str>, Totals> {
-    let snapshot = cluster.snapshot;
+    totals_of(cluster.snapshot, &cluster.pods_on, candidates.iter())
+}
+
+pub(crate) fn totals_of<'c>(
+    snapshot: &Snapshot<'_>,
+    pods_on: &[Vec<usize>],
+    candidates: impl Iterator<Item = &'c Candidate>,
+) -> BTreeMap<Arc<str>, Totals> {
     let mut totals: BTreeMap<Arc<str>, Totals> = BTreeMap::new();
     let mut costs: BTreeMap<usize, f64> = BTreeMap::new();
     for candidate in candidates {
@@ -67,7 +74,7 @@ pub fn totals(cluster: &Cluster<'_, '_>, candidates: &[Candidate]) -> BTreeMap<A
     }
     for (index, node) in snapshot.world.nodes.iter().enumerate() {
         let Some(of_pool) = node.pool().and_then(|pool| totals.get_mut(pool)) else { continue };
-        let pods = || cluster.pods_on(index).iter().map(|pod| &snapshot.world.pods[*pod]);
+        let pods = || pods_on[index].iter().map(|pod| &snapshot.world.pods[*pod]);
         let others = || cost::rescheduling(pods().filter(|pod| !pod.is_daemon() && !pod.is_terminal()));
         of_pool.disruption += costs.get(&index).copied().unwrap_or_else(others);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use rustc_hash::FxHashMap;
 
 use crate::cron::Schedule;
 use crate::snapshot::{Budget, PoolFacts, Snapshot};
@@ -30,7 +31,21 @@ impl Allowance {
 
 /// The allowances of all pools for a reason, by name. A pool whose budgets cannot be read allows nothing.
 pub fn allowances(snapshot: &Snapshot<'_>, reason: &str) -> BTreeMap<Arc<str>, Allowance> {
-    let mut counts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    of_pools(snapshot, &counts(snapshot), reason)
+}
+
+/// As [`allowances`] for each of these reasons.
+pub(crate) fn of_each(
+    snapshot: &Snapshot<'_>,
+    reasons: &[&'static str],
+) -> BTreeMap<&'static str, BTreeMap<Arc<str>, Allowance>> {
+    let counts = counts(snapshot);
+    reasons.iter().map(|reason| (*reason, of_pools(snapshot, &counts, reason))).collect()
+}
+
+/// By pool: nodes that count, and those that are being disrupted or not ready.
+fn counts<'w>(snapshot: &Snapshot<'w>) -> FxHashMap<&'w str, (u32, u32)> {
+    let mut counts: FxHashMap<&str, (u32, u32)> = FxHashMap::default();
     for (node, facts) in snapshot.world.nodes.iter().zip(&snapshot.nodes) {
         let counted = node.is_managed() && node.is_initialized() && node.has_node && !facts.instance_terminating;
         if let Some(pool) = node.pool().filter(|_| counted) {
@@ -39,6 +54,14 @@ pub fn allowances(snapshot: &Snapshot<'_>, reason: &str) -> BTreeMap<Arc<str>, A
             *consumed += u32::from(!facts.ready || node.deleting);
         }
     }
+    counts
+}
+
+fn of_pools(
+    snapshot: &Snapshot<'_>,
+    counts: &FxHashMap<&str, (u32, u32)>,
+    reason: &str,
+) -> BTreeMap<Arc<str>, Allowance> {
     let of = |(name, pool): (&Arc<str>, &PoolFacts)| {
         let (nodes, consumed) = counts.get(&**name).copied().unwrap_or_default();
         let allowed = allowed(&pool.budgets, nodes, reason, snapshot.world.now).unwrap_or(0);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use karpenter_core::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE};
-use karpenter_core::{InstanceType, Labels, MicroUsd, Pod};
+use karpenter_core::{InstanceType, Labels, MicroUsd, Pod, World};
 use rustc_hash::FxHashMap;
 
 use crate::cost;
@@ -41,8 +41,11 @@ impl Candidate {
 }
 
 /// Best savings first; equal ones by name, so that results are repeatable.
-pub fn sort(candidates: &mut [Candidate]) {
-    candidates.sort_by(|a, b| b.savings_ratio().total_cmp(&a.savings_ratio()).then_with(|| a.name.cmp(&b.name)));
+pub(crate) fn sort(candidates: &mut Vec<Arc<Candidate>>) {
+    let ratio = |candidate: Arc<Candidate>| (candidate.savings_ratio(), candidate);
+    let mut keyed: Vec<(f64, Arc<Candidate>)> = std::mem::take(candidates).into_iter().map(ratio).collect();
+    keyed.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.name.cmp(&b.1.name)));
+    candidates.extend(keyed.into_iter().map(|(_, candidate)| candidate));
 }
 
 /// Why a node is none.
@@ -101,6 +104,18 @@ pub enum Class {
     Eventual,
 }
 
+/// By position in `World::nodes`: the positions of its pods, in ascending order.
+pub(crate) fn pods_on(world: &World) -> Vec<Vec<usize>> {
+    let by_name: FxHashMap<&str, usize> = world.nodes.iter().enumerate().map(|(at, n)| (&*n.name, at)).collect();
+    let mut pods_on = vec![Vec::new(); world.nodes.len()];
+    for (index, pod) in world.pods.iter().enumerate() {
+        if let Some(node) = pod.node.as_ref().and_then(|name| by_name.get(&**name)) {
+            pods_on[*node].push(index);
+        }
+    }
+    pods_on
+}
+
 type Types<'s> = FxHashMap<&'s str, &'s Arc<InstanceType>>;
 
 /// A snapshot arranged so that candidates are found quickly.
@@ -108,21 +123,18 @@ pub struct Cluster<'s, 'w> {
     pub snapshot: &'s Snapshot<'w>,
     pub budgets: Budgets<'w>,
     /// By node: its pods, in `World::pods`.
-    pods_on: Vec<Vec<usize>>,
+    pub(crate) pods_on: Vec<Vec<usize>>,
     /// By pool and type.
     types: BTreeMap<&'s str, Arc<Types<'s>>>,
 }
 
 impl<'s, 'w> Cluster<'s, 'w> {
     pub fn new(snapshot: &'s Snapshot<'w>) -> Self {
-        let world = snapshot.world;
-        let by_name: FxHashMap<&str, usize> = world.nodes.iter().enumerate().map(|(at, n)| (&*n.name, at)).collect();
-        let mut pods_on = vec![Vec::new(); world.nodes.len()];
-        for (index, pod) in world.pods.iter().enumerate() {
-            if let Some(node) = pod.node.as_ref().and_then(|name| by_name.get(&**name)) {
-                pods_on[*node].push(index);
-            }
-        }
+        Self::with(snapshot, pods_on(snapshot.world))
+    }
+
+    /// For whoever knows where pods are.
+    pub(crate) fn with(snapshot: &'s Snapshot<'w>, pods_on: Vec<Vec<usize>>) -> Self {
         // Pools of one node class share its types.
         let mut shared: FxHashMap<usize, Arc<Types<'s>>> = FxHashMap::default();
         let of = |(name, pool): (&'s Arc<str>, &'s PoolFacts)| {
@@ -130,17 +142,8 @@ impl<'s, 'w> Cluster<'s, 'w> {
             let named = || Arc::new(pool.instance_types.iter().map(|kind| (&*kind.name, kind)).collect());
             (&**name, shared.entry(list).or_insert_with(named).clone())
         };
-        Self { snapshot, budgets: Budgets::new(world), pods_on, types: snapshot.pools.iter().map(of).collect() }
-    }
-
-    /// Pods that may have to move: all that can, on nodes of ours that stay, whether those are candidates now or not.
-    pub fn movable(&self) -> Vec<usize> {
-        let world = self.snapshot.world;
-        let nodes = world.nodes.iter().enumerate().filter(|(_, node)| node.is_managed() && !node.deleting);
-        let pods = nodes.flat_map(|(at, _)| &self.pods_on[at]).copied();
-        let mut movable: Vec<usize> = pods.filter(|pod| pods::is_reschedulable(&world.pods[*pod])).collect();
-        movable.sort_unstable();
-        movable
+        let types = snapshot.pools.iter().map(of).collect();
+        Self { snapshot, budgets: Budgets::new(snapshot.world), pods_on, types }
     }
 
     /// A node's pods, in `World::pods`.

@@ -1,5 +1,7 @@
 //! Nodes that are not what their pool asks for any more.
 
+use std::sync::Arc;
+
 use karpenter_scheduling::what_if::WhatIf;
 
 use crate::candidate::Candidate;
@@ -16,7 +18,7 @@ pub fn looks_at(candidate: &Candidate, snapshot: &Snapshot<'_>, policy: &Policy)
 }
 
 /// Those without pods first, then whoever has drifted longest, then by name.
-pub fn sort(candidates: &mut [Candidate], snapshot: &Snapshot<'_>) {
+pub(crate) fn sort(candidates: &mut [Arc<Candidate>], snapshot: &Snapshot<'_>) {
     candidates.sort_by_key(|candidate| {
         let since = snapshot.nodes[candidate.node].drifted.as_ref().map(|drifted| drifted.since);
         (!candidate.pods.is_empty(), since, candidate.name.clone())

@@ -25,6 +25,7 @@ pub mod pods;
 mod rules;
 mod search;
 pub mod snapshot;
+mod standing;
 mod trial;
 mod verdicts;
 mod words;
@@ -44,6 +45,9 @@ pub struct Proposal {
     pub nodes: Vec<NodeDecision>,
     /// Some candidate would have been taken but for a budget: time alone may change the answer.
     pub held_back: bool,
+    /// So many nodes stay for a reason from before something that may concern them: there is more to be found out, without
+    /// anything else having to happen. Only a pass with a memory leaves any.
+    pub due: usize,
 }
 
 /// One pass over the cluster.
@@ -51,7 +55,8 @@ pub fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     pass::propose(snapshot, policy)
 }
 
-/// As [`propose`], by way of what earlier passes found out. The answer is the same.
+/// As [`propose`], by way of what earlier passes found out. Where more is due than [`Policy::patience`] allows for, the
+/// answer is what is known so far; asked until nothing is due, it is the same.
 pub fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     pass::propose_again(memory, snapshot, policy)
 }

@@ -12,15 +12,19 @@ use jiff::Timestamp;
 use karpenter_core::World;
 use karpenter_scheduling::what_if::{Base, Kept, PodChanges, WhatIf};
 
+use crate::Proposal;
 use crate::balanced::Totals;
-use crate::candidate::Candidate;
-use crate::pass::Pass;
-use crate::snapshot::{Policy, PoolFacts, Snapshot};
+use crate::budgets::{self, Allowance};
+use crate::command::Method;
+use crate::snapshot::{NodeFacts, Policy, PoolFacts, Snapshot};
+use crate::standing::Standings;
 use crate::verdicts::Verdicts;
-use crate::{Proposal, pods};
 
 /// So many pods are put into their places one by one.
 const FEW: usize = 16;
+
+/// Starting a thread takes as long as comparing so many nodes.
+const LARGE: usize = 500;
 
 /// Starts empty, and is handed to one pass after the other.
 #[derive(Debug, Default)]
@@ -31,9 +35,14 @@ pub struct Memory {
 #[derive(Debug)]
 struct Last {
     world: World,
-    question: Question,
-    proposal: Proposal,
-    kept: Kept,
+    facts: Vec<NodeFacts>,
+    pools: BTreeMap<Arc<str>, PoolFacts>,
+    policy: Policy,
+    moment: Moment,
+    standings: Standings,
+    /// If nothing is due.
+    proposal: Option<Proposal>,
+    kept: Option<Kept>,
     found: Option<Found>,
 }
 
@@ -42,48 +51,48 @@ struct Last {
 pub(crate) struct Found {
     pub(crate) base: Base,
     pub(crate) verdicts: Verdicts,
+    /// The node from which on those that are due have their turn.
+    pub(crate) turn: usize,
     pub(crate) totals: BTreeMap<Arc<str>, Totals>,
 }
 
 /// What a pass may start from.
 pub(crate) struct Start<'w> {
-    pub(crate) what_if: WhatIf<'w>,
+    pub(crate) standings: Standings,
+    pub(crate) moment: Moment,
+    /// The compiled cluster, if it is known.
+    pub(crate) what_if: Option<WhatIf<'w>>,
     /// Nodes whose pods are others now, and what was found out before that.
     pub(crate) found: Option<(Vec<u32>, Found)>,
     /// The world as it is now but for the time, if that is known already.
     pub(crate) world: Option<World>,
 }
 
-/// Everything but the world that an answer depends on, with what the time makes of it.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Question {
-    pass: Pass,
-    policy: Policy,
-    pools: BTreeMap<Arc<str>, PoolFacts>,
+/// What the time makes of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// By reason and pool.
+    pub(crate) allowances: BTreeMap<&'static str, BTreeMap<Arc<str>, Allowance>>,
     /// Nodes to which no pods are to go.
-    closed: Vec<usize>,
+    pub(crate) closed: Vec<usize>,
     /// Pods that may not be moved for some time.
     protected: Vec<usize>,
 }
 
-impl Question {
-    pub(crate) fn new(snapshot: &Snapshot<'_>, policy: &Policy, pass: &Pass) -> Self {
-        let now = snapshot.world.now;
-        let pods = snapshot.world.pods.iter().enumerate();
-        let protected = pods.filter(|(_, pod)| pod.shape.do_not_disrupt.is_some() && pods::is_protected(pod, now));
+impl Moment {
+    pub(crate) fn new(snapshot: &Snapshot<'_>, standings: &Standings) -> Self {
+        let reasons = [Method::Empty, Method::Drift, Method::Multi].map(Method::reason);
+        let closed = closed(snapshot, snapshot.world.now);
         Self {
-            pass: pass.clone(),
-            // How many look does not matter to what they see.
-            policy: Policy { threads: 0, ..policy.clone() },
-            pools: snapshot.pools.clone(),
-            closed: closed(snapshot, now),
-            protected: protected.map(|(at, _)| at).collect(),
+            allowances: budgets::of_each(snapshot, &reasons),
+            closed,
+            protected: standings.protected(snapshot.world),
         }
     }
 }
 
 /// Nodes that had pods come or go lately: they take none from nodes that leave.
-pub(crate) fn closed(snapshot: &Snapshot<'_>, now: Timestamp) -> Vec<usize> {
+fn closed(snapshot: &Snapshot<'_>, now: Timestamp) -> Vec<usize> {
     let nodes = snapshot.nodes.iter().enumerate();
     nodes.filter(|(_, facts)| facts.quiet_from.is_some_and(|end| now < end)).map(|(at, _)| at).collect()
 }
@@ -92,47 +101,87 @@ pub(crate) fn closed(snapshot: &Snapshot<'_>, now: Timestamp) -> Vec<usize> {
 pub(crate) enum Recalled<'w> {
     Answer(Proposal),
     Start(Box<Start<'w>>),
-    Nothing,
+}
+
+impl<'w> Start<'w> {
+    /// From nothing.
+    pub(crate) fn afresh(snapshot: &Snapshot<'w>, policy: &Policy) -> Self {
+        let standings = Standings::new(snapshot, policy);
+        let moment = Moment::new(snapshot, &standings);
+        Self { standings, moment, what_if: None, found: None, world: None }
+    }
 }
 
 impl Memory {
     /// Whatever of the last pass is still of use. What is handed out is forgotten until something is learnt again.
-    pub(crate) fn recall<'w>(&mut self, world: &'w World, question: &Question, movable: &[usize]) -> Recalled<'w> {
-        let Some(last) = self.last.take() else { return Recalled::Nothing };
-        if !same_but_for_pods(&last.world, world) {
-            return Recalled::Nothing;
+    pub(crate) fn recall<'w>(&mut self, snapshot: &Snapshot<'w>, policy: &Policy) -> Recalled<'w> {
+        let world = snapshot.world;
+        let Some((mut last, changes)) = self.last.take().and_then(|last| comparable(last, world, policy.threads))
+        else {
+            return Recalled::Start(Box::new(Start::afresh(snapshot, policy)));
+        };
+        let same_rules = last.policy == without_threads(policy) && last.pools == snapshot.pools;
+        let same_facts = last.facts == snapshot.nodes && last.world.disruption_budgets == world.disruption_budgets;
+        let others = last.standings.follow_pods(&last.world.pods, &world.pods, &changes);
+        let mut nodes = others.clone();
+        match same_rules {
+            true => nodes.extend(last.standings.concerned(&last.world, &last.facts, snapshot)),
+            false => nodes = (0..world.nodes.len()).collect(),
         }
-        let changes = PodChanges::between(&last.world.pods, &world.pods);
-        let in_place = changes.same.iter().enumerate().all(|(at, now)| *now == Some(at as u32));
-        let same_budgets = last.world.disruption_budgets == world.disruption_budgets;
-        if in_place && changes.new.is_empty() && same_budgets && last.question == *question {
-            let answer = last.proposal.clone();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let differs = last.standings.look_at(nodes, snapshot, policy);
+        let moment = Moment::new(snapshot, &last.standings);
+        let same = same_rules && same_facts && !differs && changes.is_empty() && last.moment == moment;
+        if let Some(answer) = last.proposal.clone().filter(|_| same) {
+            last.world.now = world.now;
             self.last = Some(last);
             return Recalled::Answer(answer);
         }
-        let Last { world: mut before, question: asked, kept, found, .. } = *last;
-        let found = found.filter(|_| asked.policy == question.policy && asked.pools == question.pools);
-        match kept.carry(&before, world, &changes, movable) {
-            Some(what_if) => {
-                let found = found.map(|found| (others_now(&before, world, &changes), found));
-                bring_up_to_date(&mut before, world, &changes);
-                Recalled::Start(Box::new(Start { what_if, found, world: Some(before) }))
-            }
-            None => Recalled::Nothing,
-        }
+        let Last { world: mut before, standings, kept, found, .. } = *last;
+        let carried = kept.and_then(|kept| {
+            let pods_on = |node: usize| standings.pods_on[node].as_slice();
+            kept.carry(&before, world, &changes, &standings.movable(), pods_on)
+        });
+        let found = found.filter(|_| same_rules && carried.is_some());
+        let found = found.map(|found| (others.iter().map(|node| *node as u32).collect(), found));
+        bring_up_to_date(&mut before, world, &changes);
+        Recalled::Start(Box::new(Start { standings, moment, what_if: carried, found, world: Some(before) }))
     }
 
-    pub(crate) fn learn(
-        &mut self,
-        world: World,
-        question: Question,
-        proposal: &Proposal,
-        kept: Kept,
-        found: Option<Found>,
-    ) {
-        let proposal = proposal.clone();
-        self.last = Some(Box::new(Last { world, question, proposal, kept, found }));
+    pub(crate) fn learn(&mut self, snapshot: &Snapshot<'_>, policy: &Policy, start: Start<'_>, proposal: &Proposal) {
+        self.last = Some(Box::new(Last {
+            world: start.world.unwrap_or_else(|| snapshot.world.clone()),
+            facts: snapshot.nodes.clone(),
+            pools: snapshot.pools.clone(),
+            policy: without_threads(policy),
+            moment: start.moment,
+            standings: start.standings,
+            proposal: (proposal.due == 0).then(|| proposal.clone()),
+            kept: start.what_if.map(WhatIf::keep),
+            found: start.found.map(|(_, found)| found),
+        }));
     }
+}
+
+/// What changed, if nothing but pods did. There is much to compare, and two can do it.
+fn comparable(last: Box<Last>, world: &World, threads: usize) -> Option<(Box<Last>, PodChanges)> {
+    let pods = || PodChanges::between(&last.world.pods, &world.pods);
+    let changes = match threads > 1 && world.nodes.len() > LARGE {
+        false => same_but_for_pods(&last.world, world).then(pods),
+        true => std::thread::scope(|scope| {
+            let changes = scope.spawn(pods);
+            let same = same_but_for_pods(&last.world, world);
+            let changes = changes.join().expect("a thread panics only by our bug");
+            same.then_some(changes)
+        }),
+    };
+    changes.map(|changes| (last, changes))
+}
+
+/// How many look does not matter to what they see.
+fn without_threads(policy: &Policy) -> Policy {
+    Policy { threads: 0, ..policy.clone() }
 }
 
 /// Copies what changed, rather than everything.
@@ -140,8 +189,7 @@ fn bring_up_to_date(before: &mut World, now: &World, changes: &PodChanges) {
     before.now = now.now;
     before.disruption_budgets.clone_from(&now.disruption_budgets);
     let gone: Vec<usize> = changes.gone().collect();
-    let in_order = changes.same.iter().flatten().is_sorted();
-    if !in_order || gone.len() + changes.new.len() > FEW {
+    if !changes.is_in_order() || gone.len() + changes.new.len() > FEW {
         before.pods.clone_from(&now.pods);
         return;
     }
@@ -153,15 +201,6 @@ fn bring_up_to_date(before: &mut World, now: &World, changes: &PodChanges) {
     }
 }
 
-/// Nodes that pods came to, left or changed on.
-fn others_now(before: &World, now: &World, changes: &PodChanges) -> Vec<u32> {
-    let gone = changes.gone().map(|pod| &before.pods[pod]);
-    let names = gone.chain(changes.new.iter().map(|pod| &now.pods[*pod as usize])).filter_map(|pod| pod.node.as_ref());
-    let names: std::collections::BTreeSet<&str> = names.map(|name| &**name).collect();
-    let nodes = now.nodes.iter().enumerate();
-    nodes.filter(|(_, node)| names.contains(&*node.name)).map(|(at, _)| at as u32).collect()
-}
-
 impl Found {
     /// What still holds for the what-if as it is now.
     pub(crate) fn still(
@@ -169,19 +208,13 @@ impl Found {
         what_if: &mut WhatIf<'_>,
         others: &[u32],
         totals: &BTreeMap<Arc<str>, Totals>,
-        candidates: &[Candidate],
-    ) -> Verdicts {
+    ) -> (Verdicts, usize, Base) {
         let mut verdicts = self.verdicts;
         let mut shift = what_if.shift_from(&self.base);
         shift.changes.everything |= self.totals != *totals;
-        if !shift.changes.everything {
-            shift.changes.nodes.extend(others);
-            let drawn = candidates.iter().filter(|of| of.pods.iter().any(|pod| what_if.is_drawn(&shift, *pod)));
-            let drawn: Vec<u32> = drawn.map(|candidate| candidate.node as u32).collect();
-            shift.changes.nodes.extend(drawn);
-        }
-        verdicts.forget(&shift.changes);
-        verdicts
+        shift.changes.nodes.extend(others);
+        verdicts.shift(&shift, what_if);
+        (verdicts, self.turn, what_if.rebase(self.base))
     }
 }
 

@@ -5,152 +5,111 @@ use std::sync::Arc;
 
 use karpenter_scheduling::what_if::WhatIf;
 
-use crate::balanced;
-use crate::budgets::{self, Allowance};
-use crate::candidate::{self, Candidate, Class, Cluster};
+use crate::balanced::{self, Totals};
+use crate::candidate::{self, Candidate};
 use crate::command::{Command, Method, Move, Target};
 use crate::decision::{Decision, NodeDecision, Reason};
-use crate::memory::{self, Memory, Question, Recalled, Start};
-use crate::rules::{self, Rules};
+use crate::memory::{self, Memory, Moment, Recalled, Start};
+use crate::rules::Rules;
 use crate::search::{Found, Search};
-use crate::snapshot::{Policy, Snapshot};
-use crate::{Proposal, drift, emptiness, miss};
+use crate::snapshot::{ConsolidationPolicy, Policy, Snapshot};
+use crate::standing::{Interest, Standing, Standings};
+use crate::verdicts::Verdicts;
+use crate::{Proposal, drift, miss};
 
 /// With more nodes than this, empty ones always go first.
 const MOST_FOR_KEEPING_EMPTY: usize = 400;
 
 pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
-    let mut cluster = Cluster::new(snapshot);
-    let pass = Pass::new(&mut cluster, policy);
-    if pass.moves_nobody() {
-        return pass.only_empty(policy);
-    }
-    let movable = cluster.movable();
-    let start = Start { what_if: WhatIf::new(snapshot.world, &movable), found: None, world: None };
-    decide(&cluster, policy, pass, start, &movable).0
+    decide(snapshot, policy, Start::afresh(snapshot, policy)).0
 }
 
 pub(crate) fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
-    let mut cluster = Cluster::new(snapshot);
-    let pass = Pass::new(&mut cluster, policy);
-    if pass.moves_nobody() {
-        return pass.only_empty(policy);
+    match memory.recall(snapshot, policy) {
+        Recalled::Answer(known) => known,
+        Recalled::Start(start) => {
+            let (proposal, start) = decide(snapshot, policy, *start);
+            memory.learn(snapshot, policy, start, &proposal);
+            proposal
+        }
     }
-    let question = Question::new(snapshot, policy, &pass);
-    let movable = cluster.movable();
-    let start = match memory.recall(snapshot.world, &question, &movable) {
-        Recalled::Answer(known) => return known,
-        Recalled::Start(start) => *start,
-        Recalled::Nothing => Start { what_if: WhatIf::new(snapshot.world, &movable), found: None, world: None },
-    };
-    let (proposal, start) = decide(&cluster, policy, pass, start, &movable);
-    let world = start.world.unwrap_or_else(|| snapshot.world.clone());
-    memory.learn(world, question, &proposal, start.what_if.keep(), start.found.map(|(_, found)| found));
-    proposal
 }
 
 /// Hands back what the next pass may start from.
-fn decide<'w>(
-    cluster: &Cluster<'_, 'w>,
-    policy: &Policy,
-    mut pass: Pass,
-    start: Start<'w>,
-    movable: &[usize],
-) -> (Proposal, Start<'w>) {
-    let snapshot = cluster.snapshot;
-    let rules = Rules { snapshot, policy, totals: balanced::totals(cluster, &pass.candidates) };
-    let Start { mut what_if, found, world } = start;
+fn decide<'w>(snapshot: &Snapshot<'w>, policy: &Policy, start: Start<'w>) -> (Proposal, Start<'w>) {
+    let Start { standings, moment, what_if, found, world } = start;
+    let mut pass = Pass::new(snapshot, &standings, &moment);
+    if pass.moves_nobody() {
+        // Nothing has to be compiled. What is known of sets of nodes is not followed any further.
+        return (pass.only_empty(policy), Start { standings, moment, what_if, found: None, world });
+    }
+    let rules = Rules { snapshot, policy, totals: totals(snapshot, &standings) };
+    let movable = standings.movable();
+    let mut what_if = what_if.unwrap_or_else(|| WhatIf::new(snapshot.world, &movable));
     let base = what_if.mark();
     pass.drift(&rules, &mut what_if);
-    let found = pass.consolidate(&rules, &mut what_if, movable, found).map(|found| (Vec::new(), found));
+    let found = pass.consolidate(&rules, &mut what_if, &movable, found).map(|found| (Vec::new(), found));
     what_if.rollback(base);
-    (pass.finish(policy), Start { what_if, found, world })
+    (pass.finish(policy), Start { standings, moment, what_if: Some(what_if), found, world })
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Pass {
-    /// Every node that may be disrupted gracefully.
-    candidates: Vec<Candidate>,
-    empty: Vec<Candidate>,
-    drifted: Vec<Candidate>,
-    underutilized: Vec<Candidate>,
-    allowances: BTreeMap<&'static str, BTreeMap<Arc<str>, Allowance>>,
-    nodes: BTreeMap<Arc<str>, NodeDecision>,
+/// What pools weigh savings against, where any does.
+fn totals(snapshot: &Snapshot<'_>, standings: &Standings) -> BTreeMap<Arc<str>, Totals> {
+    if snapshot.pools.values().all(|pool| pool.policy != ConsolidationPolicy::Balanced) {
+        return BTreeMap::new();
+    }
+    let candidates = standings.of.iter().flatten().filter_map(|standing| standing.candidate.as_deref());
+    balanced::totals_of(snapshot, &standings.pods_on, candidates)
+}
+
+struct Pass<'m> {
+    moment: &'m Moment,
+    empty: Vec<Arc<Candidate>>,
+    drifted: Vec<Arc<Candidate>>,
+    underutilized: Vec<Arc<Candidate>>,
+    /// By position in `World::nodes`; nothing for nodes that are somebody else's.
+    nodes: Vec<Option<NodeDecision>>,
     commands: Vec<Command>,
     held_back: bool,
+    due: usize,
 }
 
-impl Pass {
-    fn new(cluster: &mut Cluster<'_, '_>, policy: &Policy) -> Self {
-        let snapshot = cluster.snapshot;
-        let allowances = [Method::Empty, Method::Drift, Method::Multi].map(Method::reason);
-        let allowances = allowances.map(|reason| (reason, budgets::allowances(snapshot, reason)));
-        let mut pass = Self {
-            candidates: Vec::new(),
-            empty: Vec::new(),
-            drifted: Vec::new(),
-            underutilized: Vec::new(),
-            allowances: allowances.into(),
-            nodes: BTreeMap::new(),
+impl<'m> Pass<'m> {
+    fn new(snapshot: &Snapshot<'_>, standings: &Standings, moment: &'m Moment) -> Self {
+        let decision = |(index, standing): (usize, &Option<Standing>)| {
+            let Standing { price, reasons, .. } = standing.as_ref()?;
+            let (name, reasons) = (snapshot.world.nodes[index].name.clone(), reasons.clone());
+            let (price, decision) = (*price, Decision::Keep);
+            Some(NodeDecision { node: index, name, price, decision, reasons, nearest_miss: None })
+        };
+        let mut drifted: Vec<Arc<Candidate>> =
+            standings.of.iter().flatten().filter_map(|standing| standing.drifted.clone()).collect();
+        drift::sort(&mut drifted, snapshot);
+        Self {
+            moment,
+            empty: standings.interesting(Interest::Empty).cloned().collect(),
+            drifted,
+            underutilized: standings.underutilized(),
+            nodes: standings.of.iter().enumerate().map(decision).collect(),
             commands: Vec::new(),
             held_back: false,
-        };
-        for (index, node) in snapshot.world.nodes.iter().enumerate().filter(|(_, node)| node.is_managed()) {
-            let reasons = pass.sort_in(cluster, policy, index);
-            let known = pass.candidates.last().filter(|candidate| candidate.node == index);
-            let price = known.map_or_else(|| cluster.price(&node.labels), |candidate| candidate.price);
-            let (name, decision) = (node.name.clone(), Decision::Keep);
-            let decision = NodeDecision { node: index, name, price, decision, reasons, nearest_miss: None };
-            pass.nodes.insert(node.name.clone(), decision);
+            due: 0,
         }
-        candidate::sort(&mut pass.underutilized);
-        drift::sort(&mut pass.drifted, snapshot);
-        pass
-    }
-
-    /// Files a node under the methods that look at it; answers why others do not.
-    fn sort_in(&mut self, cluster: &mut Cluster<'_, '_>, policy: &Policy, index: usize) -> Vec<Reason> {
-        let snapshot = cluster.snapshot;
-        let mut reasons = Vec::new();
-        if snapshot.nodes[index].drifted.is_some()
-            && let Ok(candidate) = cluster.candidate(index, Class::Eventual)
-            && drift::looks_at(&candidate, snapshot, policy)
-        {
-            self.drifted.push(candidate);
-        }
-        let candidate = match cluster.candidate(index, Class::Graceful) {
-            Ok(candidate) => candidate,
-            Err(why) => return vec![Reason::Blocked(why)],
-        };
-        self.candidates.push(candidate.clone());
-        match emptiness::judge(&candidate, snapshot, policy) {
-            emptiness::Interest::Yes => {
-                self.empty.push(candidate);
-                return reasons;
-            }
-            emptiness::Interest::No(why) => reasons.extend(why),
-        }
-        match rules::consolidatable(cluster, policy, &candidate) {
-            Ok(()) => self.underutilized.push(candidate),
-            Err(why) => reasons.extend(why),
-        }
-        reasons.dedup();
-        reasons
     }
 
     /// What budgets leave for a reason. What this pass takes for one reason is taken from all: a node that goes is a node
     /// that goes.
     fn left(&self, reason: &str) -> BTreeMap<Arc<str>, u32> {
         let mut left: BTreeMap<Arc<str>, u32> =
-            self.allowances[reason].iter().map(|(pool, allowance)| (pool.clone(), allowance.left())).collect();
-        take_from(&mut left, self.commands.iter().flat_map(|command| &command.candidates));
+            self.moment.allowances[reason].iter().map(|(pool, allowance)| (pool.clone(), allowance.left())).collect();
+        take_from(&mut left, self.commands.iter().flat_map(|command| command.candidates.iter().map(|c| &c.pool)));
         left
     }
 
     fn order(&mut self, command: Command) {
         let number = self.commands.len();
         for candidate in &command.candidates {
-            if let Some(node) = self.nodes.get_mut(&candidate.name) {
+            if let Some(node) = &mut self.nodes[candidate.node] {
                 node.decision = Decision::Disrupt { command: number };
                 node.reasons.clear();
             }
@@ -159,11 +118,11 @@ impl Pass {
     }
 
     fn is_taken(&self, candidate: &Candidate) -> bool {
-        self.nodes.get(&candidate.name).is_some_and(|node| node.decision != Decision::Keep)
+        self.nodes[candidate.node].as_ref().is_some_and(|node| node.decision != Decision::Keep)
     }
 
     fn held_by_budget(&mut self, candidate: &Candidate, reason: &'static str) {
-        let of = self.allowances[reason].get(&candidate.pool);
+        let of = self.moment.allowances[reason].get(&candidate.pool);
         let mine = self.commands.iter().flat_map(|command| &command.candidates);
         let mine = mine.filter(|taken| taken.pool == candidate.pool).count() as u32;
         let (allowed, consumed) = of.map_or((0, 0), |of| (of.allowed, of.consumed + mine));
@@ -172,7 +131,7 @@ impl Pass {
     }
 
     fn keep(&mut self, candidate: &Candidate, reason: Reason) {
-        if let Some(node) = self.nodes.get_mut(&candidate.name) {
+        if let Some(node) = &mut self.nodes[candidate.node] {
             node.reasons.push(reason);
         }
     }
@@ -216,7 +175,6 @@ impl Pass {
         self.drifted.is_empty() && self.underutilized.is_empty()
     }
 
-    /// Where nobody moves, nothing has to be compiled.
     fn only_empty(mut self, policy: &Policy) -> Proposal {
         let (empty, held_back) = within(std::mem::take(&mut self.empty), &self.left(Method::Empty.reason()));
         self.order_empty(empty);
@@ -226,13 +184,14 @@ impl Pass {
         self.finish(policy)
     }
 
-    fn order_empty(&mut self, go: Vec<Candidate>) {
+    fn order_empty(&mut self, go: Vec<Arc<Candidate>>) {
         if go.is_empty() {
             return;
         }
         let savings = go.iter().map(|candidate| candidate.price.0 as i64).sum();
         let (replacements, moves) = Default::default();
-        self.order(Command { method: Method::Empty, candidates: go, replacements, moves, savings });
+        let candidates = go.iter().map(|candidate| Candidate::clone(candidate)).collect();
+        self.order(Command { method: Method::Empty, candidates, replacements, moves, savings });
     }
 
     /// Empty nodes go; whether before the others are looked at, or only those that the others leave empty, is decided by
@@ -245,23 +204,23 @@ impl Pass {
         remembered: Option<(Vec<u32>, memory::Found)>,
     ) -> Option<memory::Found> {
         let snapshot = rules.snapshot;
-        for node in memory::closed(snapshot, snapshot.world.now) {
-            what_if.close(node);
+        for node in &self.moment.closed {
+            what_if.close(*node);
         }
-        let taken = |pass: &Self, list: &[Candidate]| -> Vec<Candidate> {
+        let taken = |pass: &Self, list: &[Arc<Candidate>]| -> Vec<Arc<Candidate>> {
             list.iter().filter(|candidate| !pass.is_taken(candidate)).cloned().collect()
         };
         let (empty, held_back) = within(taken(self, &self.empty), &self.left(Method::Empty.reason()));
         let mut underutilized = taken(self, &self.underutilized);
         let needed = receivers(self.commands.iter().map(|command| &*command.moves));
         underutilized.retain(|candidate| !needed.contains_key(&candidate.node));
-        for candidate in self.underutilized.clone() {
+        for candidate in std::mem::take(&mut self.underutilized) {
             if let Some(command) = needed.get(&candidate.node) {
                 self.keep(&candidate, Reason::ReceivesPods { command: *command });
             }
         }
         let mut budget = self.left(Method::Multi.reason());
-        take_from(&mut budget, &empty);
+        take_from(&mut budget, empty.iter().map(|candidate| &candidate.pool));
         let base = what_if.mark();
         let nodes: Vec<usize> = empty.iter().map(|candidate| candidate.node).collect();
         let small = snapshot.nodes.len() <= MOST_FOR_KEEPING_EMPTY;
@@ -276,13 +235,14 @@ impl Pass {
         // Drift comes first, and what it takes is not the same every time.
         let comparable = self.commands.is_empty();
         let totals = rules.weighing();
-        let known = remembered
-            .filter(|_| comparable)
-            .map(|(others, before)| before.still(what_if, &others, &totals, &underutilized));
-        let start = comparable.then(|| what_if.base());
-        let (mut found, verdicts) =
-            Search::new(rules, what_if, &underutilized, &budget, check).knowing(known.unwrap_or_default()).run();
-        let remembered = start.map(|base| memory::Found { base, verdicts, totals });
+        let known = remembered.filter(|_| comparable).map(|(others, before)| before.still(what_if, &others, &totals));
+        let (known, turn, start) = match known {
+            Some((known, turn, start)) => (known, turn, Some(start)),
+            None => (Verdicts::default(), 0, comparable.then(|| what_if.base())),
+        };
+        let search = Search::new(rules, what_if, &underutilized, &budget, check).knowing(known, turn);
+        let (mut found, (verdicts, turn)) = search.run();
+        let remembered = start.map(|base| memory::Found { base, verdicts, turn, totals });
         what_if.rollback(base);
         let mut kept_empty: Vec<usize> = Vec::new();
         let mut others = Vec::new();
@@ -306,7 +266,7 @@ impl Pass {
                 found = other;
             }
         }
-        let (stay, go): (Vec<Candidate>, Vec<Candidate>) =
+        let (stay, go): (Vec<Arc<Candidate>>, Vec<Arc<Candidate>>) =
             empty.into_iter().partition(|empty| kept_empty.contains(&empty.node));
         self.order_empty(go);
         // Told after the others are taken, so that the figures are those that hold.
@@ -317,7 +277,7 @@ impl Pass {
         remembered
     }
 
-    fn take_over(&mut self, found: Found, candidates: &[Candidate], kept_empty: &[Candidate]) {
+    fn take_over(&mut self, found: Found, candidates: &[Arc<Candidate>], kept_empty: &[Arc<Candidate>]) {
         let first = self.commands.len();
         let used = receivers(found.moves());
         for candidate in kept_empty {
@@ -326,6 +286,7 @@ impl Pass {
             }
         }
         self.held_back |= found.held_back;
+        self.due = found.due;
         for (candidate, reason) in candidates.iter().zip(found.kept) {
             match reason {
                 Some(Reason::ReceivesPods { command }) => {
@@ -337,7 +298,7 @@ impl Pass {
         }
         for taken in found.taken {
             let method = if taken.members.len() > 1 { Method::Multi } else { Method::Single };
-            let members = taken.members.iter().map(|at| candidates[*at].clone()).collect();
+            let members = taken.members.iter().map(|at| Candidate::clone(&candidates[*at])).collect();
             let trial = taken.trial;
             self.order(Command {
                 method,
@@ -350,17 +311,19 @@ impl Pass {
     }
 
     fn finish(self, policy: &Policy) -> Proposal {
-        let mut nodes: Vec<NodeDecision> = self.nodes.into_values().collect();
+        let mut nodes: Vec<NodeDecision> = self.nodes.into_iter().flatten().collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
         for node in &mut nodes {
             node.nearest_miss = miss::nearest(&node.reasons, policy);
         }
-        Proposal { commands: self.commands, nodes, held_back: self.held_back }
+        Proposal { commands: self.commands, nodes, held_back: self.held_back, due: self.due }
     }
 }
 
-fn take_from<'c>(left: &mut BTreeMap<Arc<str>, u32>, taken: impl IntoIterator<Item = &'c Candidate>) {
-    for candidate in taken {
-        left.entry(candidate.pool.clone()).and_modify(|left| *left = left.saturating_sub(1));
+/// A unit of each of these pools.
+fn take_from<'c>(left: &mut BTreeMap<Arc<str>, u32>, pools: impl Iterator<Item = &'c Arc<str>>) {
+    for pool in pools {
+        left.entry(pool.clone()).and_modify(|left| *left = left.saturating_sub(1));
     }
 }
 
@@ -377,8 +340,10 @@ fn receivers<'m>(moves: impl Iterator<Item = &'m [Move]>) -> BTreeMap<usize, usi
     used
 }
 
+type Candidates = Vec<Arc<Candidate>>;
+
 /// Those that fit their pools' budgets, best savings first, each taking one unit; and those that do not.
-fn within(mut candidates: Vec<Candidate>, left: &BTreeMap<Arc<str>, u32>) -> (Vec<Candidate>, Vec<Candidate>) {
+fn within(mut candidates: Vec<Arc<Candidate>>, left: &BTreeMap<Arc<str>, u32>) -> (Candidates, Candidates) {
     candidate::sort(&mut candidates);
     let mut left = left.clone();
     candidates.into_iter().partition(|candidate| match left.get_mut(&candidate.pool) {

@@ -17,6 +17,7 @@ use crate::decision::Reason;
 use crate::rules::Rules;
 use crate::trial::{self, Draft, Trial};
 use crate::verdicts::{Verdict, Verdicts, Worth};
+use rustc_hash::FxHashMap;
 
 /// How many candidates a prefix has at most; the reference's number.
 const LONGEST_PREFIX: usize = 100;
@@ -30,6 +31,9 @@ const MOST_ONE_BY_ONE: usize = 60;
 const GROUPS: [usize; 5] = [2, 3, 5, 8, 16];
 /// With more candidates than this, groups are not tried at every place.
 const MOST_FOR_GROUPS: usize = 200;
+
+/// One in so many candidates is few.
+const FEW: usize = 3;
 
 /// A command of the search: which candidates, and what becomes of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +50,8 @@ pub(crate) struct Found {
     /// By candidate: why it stays.
     pub(crate) kept: Vec<Option<Reason>>,
     pub(crate) held_back: bool,
+    /// How many candidates stay for a reason from before something that may concern them.
+    pub(crate) due: usize,
 }
 
 impl Found {
@@ -65,27 +71,34 @@ pub(crate) struct Search<'a, 's, 'w> {
     /// Where those that wait and those that move are placed together, and what those that wait cost alone; if any wait.
     check: Option<(WhatIf<'w>, MicroUsd)>,
     /// Best savings ratio first.
-    candidates: &'a [Candidate],
+    candidates: &'a [Arc<Candidate>],
+    /// The first of each pool, then the second of each.
+    turns: Arc<[usize]>,
     /// Candidates by node.
-    at_node: BTreeMap<usize, usize>,
+    at_node: FxHashMap<usize, usize>,
     budget: &'a BTreeMap<Arc<str>, u32>,
-    left: BTreeMap<Arc<str>, u32>,
+    /// By candidate: its pool, in the order of the budget; and what is left of that, by pool.
+    pool_of: Vec<usize>,
+    left: Vec<u32>,
     gone: Vec<bool>,
     /// The command that moves pods onto it.
     receives: Vec<Option<usize>>,
     taken: Vec<Taken>,
-    /// What is known with what is taken so far, and with nothing taken.
+    /// What is known with what is taken so far.
     verdicts: Verdicts,
-    at_base: Verdicts,
-    /// Something was taken since the base.
+    /// Something was taken since the base, and what was known then is marked.
     moved: bool,
+    /// The node from which on those that are due have their turn.
+    turn: usize,
+    /// Others are due, and are left to another pass.
+    behind: bool,
 }
 
 impl<'a, 's, 'w> Search<'a, 's, 'w> {
     pub(crate) fn new(
         rules: &'a Rules<'s, 'w>,
         what_if: &'a mut WhatIf<'w>,
-        candidates: &'a [Candidate],
+        candidates: &'a [Arc<Candidate>],
         budget: &'a BTreeMap<Arc<str>, u32>,
         check: Option<WhatIf<'w>>,
     ) -> Self {
@@ -95,36 +108,42 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         });
         let at_node = candidates.iter().enumerate().map(|(at, candidate)| (candidate.node, at)).collect();
         let (gone, receives) = (vec![false; candidates.len()], vec![None; candidates.len()]);
-        let left = budget.clone();
-        let (taken, verdicts, at_base, moved) = Default::default();
+        let pools: FxHashMap<&str, usize> = budget.keys().enumerate().map(|(at, name)| (&**name, at)).collect();
+        let pool_of = candidates.iter().map(|candidate| pools[&*candidate.pool]).collect();
+        let left = budget.values().copied().collect();
+        let (taken, verdicts, moved, turn, behind) = Default::default();
         Self {
             rules,
             what_if,
             check,
             candidates,
+            turns: interleaved(candidates).into(),
             at_node,
             budget,
+            pool_of,
             left,
             gone,
             receives,
             taken,
             verdicts,
-            at_base,
             moved,
+            turn,
+            behind,
         }
     }
 
-    /// With answers that are known to hold before anything is taken.
-    pub(crate) fn knowing(mut self, verdicts: Verdicts) -> Self {
-        self.verdicts = verdicts;
+    /// With what is known before anything is taken, and whose turn it is.
+    pub(crate) fn knowing(mut self, verdicts: Verdicts, turn: usize) -> Self {
+        (self.verdicts, self.turn) = (verdicts, turn);
         self
     }
 
     /// The best of the starts, and what is known when nothing is taken.
-    pub(crate) fn run(mut self) -> (Found, Verdicts) {
+    pub(crate) fn run(mut self) -> (Found, (Verdicts, usize)) {
         let base = self.what_if.mark();
         let mut starts: Vec<Option<Vec<usize>>> = vec![None];
         if self.candidates.len() <= MOST_FOR_STARTS {
+            self.verdicts.drop_due();
             // All of them are asked about first: who stays is then known to every start.
             self.sweep(&(0..self.candidates.len()).collect::<Vec<_>>());
             let first = |search: &mut Self, most_new| search.best_prefix(most_new).map(|(members, _)| members);
@@ -133,6 +152,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             starts.extend(self.best_single().map(|at| Some(vec![at])));
             starts.dedup();
         }
+        self.catch_up();
         let mut best: Vec<Vec<usize>> = Vec::new();
         let mut most = i64::MIN;
         for start in starts {
@@ -150,7 +170,32 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         }
         let found = self.finish();
         self.what_if.rollback(base);
-        (found, if self.moved { self.at_base } else { self.verdicts })
+        if self.moved {
+            self.verdicts.restore();
+        }
+        (found, (self.verdicts, self.turn))
+    }
+
+    /// Whoever nothing is known of is asked first, if that is not nearly everybody: who cannot go need not be tried in
+    /// other ways. Then come some of those that are due, each in its turn, and last of all the sets.
+    fn catch_up(&mut self) {
+        let alone = |at: &usize| [self.candidates[*at].node as u32];
+        let all = 0..self.candidates.len();
+        let unknown: Vec<usize> = all.clone().filter(|at| self.verdicts.get(&alone(at)).is_none()).collect();
+        if unknown.len() * FEW > self.candidates.len() {
+            return self.verdicts.drop_due();
+        }
+        let known_but_due = |at: &usize| self.verdicts.get(&alone(at)).is_some() && self.verdicts.is_due(&alone(at));
+        let mut due: Vec<usize> = all.filter(known_but_due).collect();
+        due.sort_unstable_by_key(|at| (self.candidates[*at].node < self.turn, self.candidates[*at].node));
+        due.truncate(self.rules.policy.patience);
+        self.turn = due.last().map_or(self.turn, |at| self.candidates[*at].node + 1);
+        self.ask(&unknown);
+        self.ask(&due);
+        self.behind = due.len() == self.rules.policy.patience;
+        if !self.behind {
+            self.verdicts.drop_due();
+        }
     }
 
     /// The one candidate that saves most alone; of equals the first.
@@ -178,9 +223,9 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
     fn restart(&mut self, base: Mark) {
         self.what_if.rollback(base);
         if std::mem::take(&mut self.moved) {
-            self.verdicts = self.at_base.clone();
+            self.verdicts.restore();
         }
-        self.left = self.budget.clone();
+        self.left = self.budget.values().copied().collect();
         self.gone.fill(false);
         self.receives.fill(None);
         self.taken.clear();
@@ -192,7 +237,10 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         }
         self.take_deletions();
         loop {
-            self.take_prefixes();
+            // Sets rest on so much that whatever happens may concern them: they wait until everybody is caught up with.
+            if !self.behind {
+                self.take_prefixes();
+            }
             let before = self.taken.len();
             self.take_singles();
             self.take_groups();
@@ -204,18 +252,17 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 
     /// Still there, not needed by another command, and within budget.
     fn is_free(&self, at: usize) -> bool {
-        !self.gone[at] && self.receives[at].is_none() && self.left.get(&self.candidates[at].pool) > Some(&0)
+        !self.gone[at] && self.receives[at].is_none() && self.left[self.pool_of[at]] > 0
     }
 
     /// As many free candidates as budgets allow at once, best ratio first.
     fn within_budgets(&self) -> Vec<usize> {
         let mut left = self.left.clone();
-        let fits = |at: &usize| match left.get_mut(&self.candidates[*at].pool) {
-            Some(left) if *left > 0 => {
-                *left -= 1;
-                true
-            }
-            _ => false,
+        let fits = |at: &usize| {
+            let left = &mut left[self.pool_of[*at]];
+            let fits = *left > 0;
+            *left -= u32::from(fits);
+            fits
         };
         (0..self.candidates.len()).filter(|at| self.is_free(*at)).collect::<Vec<_>>().into_iter().filter(fits).collect()
     }
@@ -225,7 +272,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
     }
 
     fn judge(&mut self, members: &[usize]) -> Result<Draft, Reason> {
-        let candidates: Vec<&Candidate> = members.iter().map(|at| &self.candidates[*at]).collect();
+        let candidates: Vec<&Candidate> = members.iter().map(|at| &*self.candidates[*at]).collect();
         trial::consolidate(self.what_if, self.rules, &candidates)
     }
 
@@ -237,7 +284,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         }
         let mark = self.what_if.mark();
         let answer = self.judge(members).map(|draft| draft.worth());
-        self.verdicts.put(&nodes, answer.clone(), &self.what_if.rests_on(mark));
+        self.verdicts.put(&nodes, answer.clone(), self.what_if.rests_on(mark));
         self.what_if.rollback(mark);
         answer
     }
@@ -256,7 +303,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
                 true
             }
             Err(reason) => {
-                self.verdicts.put(&nodes, Err(reason), &self.what_if.rests_on(mark));
+                self.verdicts.put(&nodes, Err(reason), self.what_if.rests_on(mark));
                 self.what_if.rollback(mark);
                 false
             }
@@ -265,15 +312,18 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 
     fn keep(&mut self, mark: Mark, members: Vec<usize>, trial: Trial) {
         if !std::mem::replace(&mut self.moved, true) {
-            self.at_base = self.verdicts.clone();
+            self.verdicts.mark();
         }
-        self.verdicts.forget(&self.what_if.changes_since(mark));
+        let (what_if, changes) = (&*self.what_if, self.what_if.changes_since(mark));
+        match self.behind {
+            true => self.verdicts.postpone(&changes),
+            false => self.verdicts.forget(&changes, |rests, node| what_if.still_takes(rests, node)),
+        }
         self.what_if.settle();
         for at in &members {
             self.gone[*at] = true;
-            if let Some(left) = self.left.get_mut(&self.candidates[*at].pool) {
-                *left = left.saturating_sub(1);
-            }
+            let left = &mut self.left[self.pool_of[*at]];
+            *left = left.saturating_sub(1);
         }
         for moved in &trial.moves {
             if let Target::Node(node) = moved.to
@@ -287,7 +337,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 
     /// Nodes whose pods fit on others, as they come.
     fn take_deletions(&mut self) {
-        for at in interleaved(self.candidates) {
+        for at in self.turns.clone().iter().copied() {
             // Who cannot go at all cannot go without a replacement.
             let known = self.verdicts.get(&[self.candidates[at].node as u32]);
             if !self.is_free(at) || known.is_some_and(Result::is_err) {
@@ -303,7 +353,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 
     /// Every candidate alone.
     fn take_singles(&mut self) {
-        let free: Vec<usize> = interleaved(self.candidates).into_iter().filter(|at| self.is_free(*at)).collect();
+        let free: Vec<usize> = self.turns.iter().copied().filter(|at| self.is_free(*at)).collect();
         let promising = self.sweep(&free);
         for (at, answer) in free.into_iter().zip(promising) {
             if answer.is_ok() && self.is_free(at) {
@@ -312,11 +362,18 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         }
     }
 
-    /// What each candidate would come to alone, as things are. Threads share the work; each answer depends on nothing
-    /// but the question, so it does not matter who gives it.
+    /// What each candidate would come to alone.
     fn sweep(&mut self, list: &[usize]) -> Vec<Verdict> {
         let alone = |at: &usize| [self.candidates[*at].node as u32];
         let open: Vec<usize> = list.iter().filter(|at| self.verdicts.get(&alone(at)).is_none()).copied().collect();
+        self.ask(&open);
+        let known = |at: &usize| self.verdicts.get(&[self.candidates[*at].node as u32]).cloned();
+        list.iter().map(|at| known(at).expect("what was open was just asked")).collect()
+    }
+
+    /// Asks about each alone, as things are. Threads share the work; each answer depends on nothing but the question, so
+    /// it does not matter who gives it.
+    fn ask(&mut self, open: &[usize]) {
         let threads = self.rules.policy.threads.min(open.len() / LEAST_FOR_A_THREAD).max(1);
         let (rules, candidates) = (self.rules, self.candidates);
         let mut parts = open.chunks(open.len().div_ceil(threads).max(1));
@@ -334,10 +391,8 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             answers
         });
         for (at, (answer, rests)) in open.iter().zip(answers) {
-            self.verdicts.put(&[candidates[*at].node as u32], answer, &rests);
+            self.verdicts.put(&[candidates[*at].node as u32], answer, rests);
         }
-        let known = |at: &usize| self.verdicts.get(&[candidates[*at].node as u32]).cloned();
-        list.iter().map(|at| known(at).expect("what was open was just asked")).collect()
     }
 
     /// Many at once, as long as there are not too many to choose from.
@@ -410,10 +465,13 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             return;
         }
         if self.is_housed(base, all.len()) {
+            // Judged once more, nothing else comes out: what is known then holds.
             let (before, known) = (std::mem::take(&mut self.taken), std::mem::take(&mut self.verdicts));
             self.rebuild(base, &all);
-            if self.taken == before {
-                self.verdicts = known;
+            let same = self.taken == before;
+            (self.verdicts, self.moved) = (known, true);
+            if !same {
+                self.rebuild(base, &all);
             }
             return;
         }
@@ -480,6 +538,8 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let asked: Vec<usize> =
             (0..self.candidates.len()).filter(|at| !self.gone[*at] && self.receives[*at].is_none()).collect();
         let answers = self.sweep(&asked);
+        let due = |at: &&usize| self.verdicts.is_due(&[self.candidates[**at].node as u32]);
+        found.due = asked.iter().filter(due).count();
         for (at, answer) in asked.into_iter().zip(answers) {
             found.kept[at] = Some(match answer {
                 Err(reason) => reason,
@@ -504,7 +564,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
     fn over_budget(&self, at: usize) -> Reason {
         let pool = self.candidates[at].pool.clone();
         let allowed = self.budget.get(&pool).copied().unwrap_or(0);
-        let consumed = allowed - self.left.get(&pool).copied().unwrap_or(0);
+        let consumed = allowed - self.left[self.pool_of[at]];
         Reason::Budget { pool, reason: "Underutilized", allowed, consumed }
     }
 }
@@ -513,7 +573,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 fn ask_each<'w>(
     what_if: &mut WhatIf<'w>,
     rules: &Rules<'_, 'w>,
-    candidates: &[Candidate],
+    candidates: &[Arc<Candidate>],
     list: &[usize],
 ) -> Vec<(Verdict, Rests)> {
     let ask = |at: &usize| {
@@ -542,7 +602,7 @@ fn housed_for(what_if: &mut WhatIf<'_>, nodes: &[usize], pods: &[usize], most_ne
 }
 
 /// The first of each pool, then the second of each: no pool waits for another. Pools go by name.
-fn interleaved(candidates: &[Candidate]) -> Vec<usize> {
+fn interleaved(candidates: &[Arc<Candidate>]) -> Vec<usize> {
     let mut by_pool: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
     for (at, candidate) in candidates.iter().enumerate() {
         by_pool.entry(&candidate.pool).or_default().push(at);
@@ -558,16 +618,18 @@ mod tests {
     #[test]
     fn pools_take_turns_by_name_and_each_sends_its_best_first() {
         // covers: DIS-SINGLE-01, DIS-SINGLE-07
-        let candidate = |name: &str, pool: &str, price: u64| Candidate {
-            node: 0,
-            name: name.into(),
-            claim: name.into(),
-            pool: pool.into(),
-            price: MicroUsd(price),
-            cost: 2.0,
-            pods: vec![0],
+        let candidate = |name: &str, pool: &str, price: u64| {
+            Arc::new(Candidate {
+                node: 0,
+                name: name.into(),
+                claim: name.into(),
+                pool: pool.into(),
+                price: MicroUsd(price),
+                cost: 2.0,
+                pods: vec![0],
+            })
         };
-        let mut all = [
+        let mut all = vec![
             candidate("a", "z", 10),
             candidate("b", "z", 30),
             candidate("c", "m", 5),

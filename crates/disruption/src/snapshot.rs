@@ -112,11 +112,14 @@ pub struct Policy {
     pub paused: bool,
     /// How many threads may look at candidates. The answer does not depend on it.
     pub threads: usize,
+    /// Of more than 400 candidates a pass with a memory looks at so many again that something may have changed for, and
+    /// leaves the others to the next one.
+    pub patience: usize,
 }
 
 impl Default for Policy {
     /// Upstream's defaults.
     fn default() -> Self {
-        Self { spot_to_spot: false, threshold: None, paused: false, threads: 1 }
+        Self { spot_to_spot: false, threshold: None, paused: false, threads: 1, patience: 128 }
     }
 }

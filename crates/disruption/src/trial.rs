@@ -151,12 +151,6 @@ fn moves(housing: &Housing) -> Vec<Move> {
     housing.moves.iter().map(|(pod, home)| Move { pod: *pod, to: to(*home) }).collect()
 }
 
-/// What one new node may become, and how it is asked for.
-struct Choice {
-    offers: Vec<Offer>,
-    narrowing: Narrowing,
-}
-
 /// The replacements, each with the cheapest it could be, all together strictly cheaper than what they replace whatever
 /// a launch makes of them.
 fn buy(
@@ -167,20 +161,20 @@ fn buy(
     price: MicroUsd,
 ) -> Result<Vec<Bought>, Reason> {
     let all_spot = candidates.iter().all(|candidate| rules.label(candidate, CAPACITY_TYPE) == Some(SPOT));
-    let mut choices = Vec::with_capacity(housing.new_nodes);
+    let (mut asked, mut least) = (Vec::with_capacity(housing.new_nodes), Vec::with_capacity(housing.new_nodes));
     for new in 0..housing.new_nodes {
         let spot_to_spot = all_spot && what_if.allows_capacity_type(new, SPOT) && !what_if.is_reserved(new);
         if spot_to_spot && !rules.policy.spot_to_spot {
             return Err(Reason::SpotToSpotDisabled);
         }
         let narrowing = if spot_to_spot { Narrowing::Spot } else { Narrowing::None };
-        choices.push(Choice { offers: what_if.offers(new, narrowing), narrowing });
+        asked.push(narrowing);
+        least.push(what_if.least_worst(new, narrowing));
     }
-    let mut bought = Vec::with_capacity(choices.len());
-    for (new, limit) in limits(&choices, price)?.into_iter().enumerate() {
-        let Choice { mut offers, narrowing } =
-            std::mem::replace(&mut choices[new], Choice { offers: Vec::new(), narrowing: Narrowing::None });
-        let cheapest = offers.iter().map(|offer| offer.worst).min();
+    let mut bought = Vec::with_capacity(asked.len());
+    for (new, limit) in limits(&least, price)?.into_iter().enumerate() {
+        let (narrowing, cheapest) = (asked[new], least[new]);
+        let mut offers = what_if.offers(new, narrowing);
         offers.retain(|offer| offer.worst < limit);
         check_min_values(what_if, new, narrowing, &offers)?;
         if offers.is_empty() {
@@ -210,9 +204,8 @@ fn buy(
 }
 
 /// Below what each new node must cost. What is to spare is shared by price, so that all together stay below the whole.
-fn limits(choices: &[Choice], price: MicroUsd) -> Result<Vec<MicroUsd>, Reason> {
-    let least = choices.iter().map(|choice| choice.offers.iter().map(|offer| offer.worst).min());
-    let Some(least) = least.collect::<Option<Vec<MicroUsd>>>() else {
+fn limits(least: &[Option<MicroUsd>], price: MicroUsd) -> Result<Vec<MicroUsd>, Reason> {
+    let Some(least) = least.iter().copied().collect::<Option<Vec<MicroUsd>>>() else {
         return Err(Reason::NotCheaper { price, cheapest: None });
     };
     let sum: MicroUsd = least.iter().copied().sum();

@@ -124,7 +124,7 @@ fn resolve(values: &Values<'_>) -> Result<Resolved, Vec<String>> {
     let threads = usize::try_from(cpu_requests.div_ceil(1000)).unwrap_or(1);
     let spot_to_spot = gates.spot_to_spot_consolidation;
     Ok(Resolved {
-        disruption: karpenter_disruption::Policy { spot_to_spot, threshold, paused: false, threads },
+        disruption: karpenter_disruption::Policy { spot_to_spot, threshold, threads, ..Default::default() },
         gates,
         cpu_requests,
         core: Settings {

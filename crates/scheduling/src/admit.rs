@@ -22,7 +22,11 @@ pub(crate) fn admit(world: &World) -> Admitted {
     let mut admitted = Admitted { pods: Vec::new(), ignored: Vec::new() };
     // Pods of one workload share a shape, so each is judged once.
     let mut judged: FxHashMap<*const PodShape, Option<Reason>> = FxHashMap::default();
+    let anybody_leaves = world.nodes.iter().any(|node| node.deleting);
     for (index, pod) in world.pods.iter().enumerate() {
+        if pod.node.is_some() && !anybody_leaves {
+            continue;
+        }
         let waits = is_provisionable(pod, &nodes);
         if !waits && !moves(pod, &nodes, world) {
             continue;

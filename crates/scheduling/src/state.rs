@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use karpenter_core::ports::HostPort;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::bits::Bits;
 use crate::columns::{Amount, Amounts};
-use crate::existing::ClaimName;
+use crate::existing::{ClaimName, ExistingNode};
 use crate::groups::{GroupId, Kind};
 use crate::no_room::{NoRoom, Since};
 use crate::problem::Problem;
@@ -81,6 +81,11 @@ impl GroupState {
 }
 
 impl NodeState {
+    fn of(node: &ExistingNode) -> Self {
+        let (free, ports, volumes) = (node.free.clone(), node.ports.clone(), node.volumes.clone());
+        Self { free, ports, volumes, pods: Vec::new(), settled: 0 }
+    }
+
     /// Whether it has the same left for pods.
     pub(crate) fn same_room(&self, other: &Self) -> bool {
         self.free == other.free && self.ports == other.ports && self.volumes == other.volumes
@@ -254,13 +259,7 @@ pub(crate) struct Joining {
 
 impl State {
     pub(crate) fn new(problem: &Problem<'_>, ties: Ties) -> Self {
-        let nodes = problem.nodes.iter().map(|node| NodeState {
-            free: node.free.clone(),
-            ports: node.ports.clone(),
-            volumes: node.volumes.clone(),
-            pods: Vec::new(),
-            settled: 0,
-        });
+        let nodes = problem.nodes.iter().map(NodeState::of);
         let max_skew: Vec<i64> = problem
             .groups
             .all
@@ -297,6 +296,25 @@ impl State {
             ties,
             turn: Vec::new(),
             clock: 0,
+        }
+    }
+
+    /// As it was before anything was placed, for a problem in which these nodes have other pods and these groups other
+    /// counts, and that is the same otherwise.
+    pub(crate) fn renew(&mut self, problem: &Problem<'_>, nodes: &FxHashSet<usize>, counts: &[(GroupId, Slot, i32)]) {
+        self.rollback(0);
+        self.closed = Bits::new();
+        (self.settled, self.settlements, self.clock) = (0, 0, 0);
+        self.filled.clear();
+        self.no_room.forget_nodes(nodes);
+        for node in nodes {
+            self.nodes[*node] = NodeState::of(&problem.nodes[*node]);
+        }
+        for refused in self.refused.values_mut() {
+            nodes.iter().for_each(|node| refused.nodes.remove(*node));
+        }
+        for (group, slot, by) in counts {
+            self.change_count(group.0 as usize, *slot, *by);
         }
     }
 

@@ -25,11 +25,11 @@ pub use rests::{Changes, Rests};
 use crate::explain;
 use crate::first_match;
 use crate::groups::GroupId;
-use crate::no_room::NoRoom;
 use crate::place::Reserving;
 use crate::problem::Problem;
 use crate::solution::BASELINE;
 use crate::state::{Slot, State};
+use crate::template::Template;
 use crate::terms::SetId;
 
 /// A compiled cluster and what has been asked of it so far. A copy answers the same as the original does.
@@ -39,15 +39,34 @@ pub struct WhatIf<'w> {
     state: State,
     /// By position in `World::pods`: its number in the problem.
     pod_at: Vec<u32>,
-    /// By position in `World::nodes`: its number as a target.
-    target_at: Vec<Option<u32>>,
-    target_named: FxHashMap<Arc<str>, usize>,
+    targets: Targets,
     offers: FxHashMap<(usize, SetId), Arc<[Offer]>>,
     /// Pods that wait for a node and are placed together with those of the first answer that is kept.
     waiting: Vec<usize>,
     /// The pods that the last question was about.
     queue: Vec<usize>,
+    /// How often they were tried.
+    rounds: usize,
     known: carry::Known,
+}
+
+/// Nodes by their numbers as targets.
+#[derive(Clone, Default)]
+struct Targets {
+    /// By position in `World::nodes`.
+    at: Arc<[Option<u32>]>,
+    named: Arc<FxHashMap<Arc<str>, usize>>,
+}
+
+impl Targets {
+    fn of(problem: &Problem<'_>) -> Self {
+        let world = problem.world;
+        let mut at = vec![None; world.nodes.len()];
+        problem.nodes.iter().enumerate().for_each(|(target, node)| at[node.index] = Some(target as u32));
+        let targets = problem.nodes.iter().enumerate();
+        let named = targets.map(|(target, node)| (world.nodes[node.index].name.clone(), target)).collect();
+        Self { at: at.into(), named: Arc::new(named) }
+    }
 }
 
 /// A point to go back to.
@@ -89,13 +108,20 @@ const NONE: u32 = u32::MAX;
 impl<'w> WhatIf<'w> {
     /// `movable` are the pods that questions will be about. Pods that wait for a node take what room there is first.
     pub fn new(world: &'w World, movable: &[usize]) -> Self {
-        Self::of(Problem::compile_with(world, movable), movable, carry::Known::default(), NoRoom::default())
+        let problem = Problem::compile_with(world, movable);
+        let targets = Targets::of(&problem);
+        let state = State::new(&problem, BASELINE);
+        Self::of(problem, state, movable, targets, carry::Known::default())
     }
 
-    fn of(mut problem: Problem<'w>, movable: &[usize], known: carry::Known, no_room: NoRoom) -> Self {
+    fn of(
+        mut problem: Problem<'w>,
+        mut state: State,
+        movable: &[usize],
+        targets: Targets,
+        known: carry::Known,
+    ) -> Self {
         let world = problem.world;
-        let mut state = State::new(&problem, BASELINE);
-        state.no_room = no_room;
         let mut pod_at = vec![NONE; world.pods.len()];
         problem.pods.iter().enumerate().for_each(|(at, pod)| pod_at[pod.index] = at as u32);
         let mut is_movable = vec![false; world.pods.len()];
@@ -111,13 +137,9 @@ impl<'w> WhatIf<'w> {
                 state.rollback(mark);
             }
         }
-        let mut target_at = vec![None; world.nodes.len()];
-        problem.nodes.iter().enumerate().for_each(|(at, node)| target_at[node.index] = Some(at as u32));
-        let targets = problem.nodes.iter().enumerate();
-        let target_named = targets.map(|(at, node)| (world.nodes[node.index].name.clone(), at)).collect();
         state.mark();
-        let (offers, waiting, queue) = Default::default();
-        Self { problem, state, pod_at, target_at, target_named, offers, waiting, queue, known }
+        let (offers, waiting, queue, rounds) = Default::default();
+        Self { problem, state, pod_at, targets, offers, waiting, queue, rounds, known }
     }
 
     /// The same cluster, but pods that wait for a node take no room in advance: they are placed together with those that
@@ -138,7 +160,7 @@ impl<'w> WhatIf<'w> {
 
     /// Pods of nodes that leave are not to go here.
     pub fn close(&mut self, node: usize) {
-        if let Some(target) = self.target_at[node] {
+        if let Some(target) = self.targets.at[node] {
             self.state.closed.insert(target as usize);
         }
     }
@@ -171,6 +193,7 @@ impl<'w> WhatIf<'w> {
     /// As [`Self::leave`], but only onto nodes that are there: a cheap way to find that it takes a new one.
     pub fn leave_for_existing(&mut self, nodes: &[usize], pods: &[usize]) -> Result<Housing, Homeless> {
         let queue = self.take_out_all(nodes, pods);
+        self.rounds = 1;
         let start = self.state.mark();
         for pod in &queue {
             if !first_match::place_on_existing(&mut self.problem, &mut self.state, *pod) {
@@ -184,11 +207,13 @@ impl<'w> WhatIf<'w> {
     fn take_out_all(&mut self, nodes: &[usize], pods: &[usize]) -> Vec<usize> {
         let mut queue: Vec<usize> = pods.iter().map(|pod| self.pod_at[*pod] as usize).collect();
         for node in nodes {
-            let Some(target) = self.target_at[*node].map(|target| target as usize) else { continue };
+            let Some(target) = self.targets.at[*node].map(|target| target as usize) else { continue };
             queue.extend(self.take_out(target));
         }
+        // Pods are on the nodes that leave: with one node there is nothing to look up.
+        let only = if let [node] = nodes { self.targets.at[*node].map(|target| target as usize) } else { None };
         for pod in pods {
-            self.uncount(*pod);
+            self.uncount(*pod, only);
         }
         if self.state.settlements == 0 {
             queue.extend(&self.waiting);
@@ -206,11 +231,9 @@ impl<'w> WhatIf<'w> {
             self.uncount_at(*pod, target);
         }
         let node = &self.problem.world.nodes[index];
-        let pool = node.pool().filter(|_| !node.deleting);
-        let template =
-            self.problem.templates.iter().position(|template| {
-                template.is_limited() && pool == Some(&*self.problem.world.pools[template.pool].name)
-            });
+        let of_pool = |template: &Template| node.pool() == Some(&*self.problem.world.pools[template.pool].name);
+        let mut templates = self.problem.templates.iter();
+        let template = templates.position(|template| template.is_limited() && !node.deleting && of_pool(template));
         if let Some(template) = template {
             let (limits, names) = (&self.problem.templates[template].limits, &self.problem.names);
             let counted = |resource| node.capacity.counted(names.name(resource)).nanos();
@@ -221,27 +244,25 @@ impl<'w> WhatIf<'w> {
     }
 
     /// A bound pod no longer counts where it is.
-    fn uncount(&mut self, pod: usize) {
+    fn uncount(&mut self, pod: usize, target: Option<usize>) {
         let of = &self.problem.world.pods[pod];
-        let name = of.node.as_ref();
-        let Some(target) = name.and_then(|name| self.target_named.get(&**name).copied()) else { return };
-        let at = self.pod_at[pod] as usize;
-        let class = &self.problem.classes[self.problem.pods[at].class];
-        let counted: Vec<GroupId> = if of.is_active() { class.counted_in.clone() } else { Vec::new() };
-        let kept: Vec<GroupId> = if of.is_terminal() { Vec::new() } else { class.keeps_out.clone() };
-        self.uncount_in(counted.into_iter().chain(kept), target);
+        let named = || of.node.as_ref().and_then(|name| self.targets.named.get(&**name).copied());
+        let Some(target) = target.or_else(named) else { return };
+        let class = self.problem.pods[self.pod_at[pod] as usize].class;
+        let (counted, kept) = (of.is_active(), !of.is_terminal());
+        self.uncount_in(class, target, counted, kept);
     }
 
     fn uncount_at(&mut self, pod: usize, target: usize) {
-        let class = &self.problem.classes[self.problem.pods[pod].class];
-        let groups: Vec<GroupId> = class.counted_in.iter().chain(&class.keeps_out).copied().collect();
-        self.uncount_in(groups.into_iter(), target);
+        self.uncount_in(self.problem.pods[pod].class, target, true, true);
     }
 
-    fn uncount_in(&mut self, groups: impl Iterator<Item = GroupId>, target: usize) {
-        for id in groups {
-            if let Some(slot) = self.problem.slot_on_node(id, target) {
-                self.state.uncount(id, slot);
+    fn uncount_in(&mut self, class: usize, target: usize, counted: bool, kept: bool) {
+        let classes = self.problem.classes.clone();
+        let counted = classes[class].counted_in.iter().filter(|_| counted);
+        for id in counted.chain(classes[class].keeps_out.iter().filter(|_| kept)) {
+            if let Some(slot) = self.problem.slot_on_node(*id, target) {
+                self.state.uncount(*id, slot);
             }
         }
     }
@@ -250,7 +271,9 @@ impl<'w> WhatIf<'w> {
     fn place_all(&mut self, queue: Vec<usize>, most_new: usize) -> Result<Housing, Homeless> {
         let start = self.state.mark();
         let mut waiting = queue.clone();
+        self.rounds = 0;
         while !waiting.is_empty() {
+            self.rounds += 1;
             let before = waiting.len();
             let (problem, state) = (&mut self.problem, &mut self.state);
             let mut too_many = None;

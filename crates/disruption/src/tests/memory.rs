@@ -88,3 +88,42 @@ fn a_pass_that_remembers_answers_as_one_that_does_not() {
         assert!(quiet < 25, "seed {seed}: nothing ever happened");
     }
 }
+
+/// Asked until nothing is due.
+fn patiently(memory: &mut Memory, snapshot: &Snapshot<'_>, policy: &Policy) -> (Proposal, usize) {
+    for passes in 1.. {
+        let proposal = propose_again(memory, snapshot, policy);
+        if proposal.due == 0 {
+            return (proposal, passes);
+        }
+        assert!(passes < 500, "it never catches up: {} are due", proposal.due);
+    }
+    unreachable!("the loop ends by returning")
+}
+
+#[test]
+fn a_large_cluster_is_caught_up_with_in_turns_and_the_answer_is_the_same() {
+    let types: Arc<[_]> = fake::incremental(10).into_iter().map(Arc::new).collect();
+    let mut dice = Dice::new(3);
+    let mut world = cluster(Size { nodes: 460, pods: 8_000, pools: 2, full: 100 }, &types, &fake::ZONES, 3);
+    let mut nodes = vec![NodeFacts::default(); world.nodes.len()];
+    // Nobody may go, so that nothing is taken: each pass tells of every node what it would come to.
+    let budgets = vec![Budget { reasons: None, nodes: "0".into(), schedule: None, duration: None }];
+    let rules = PoolFacts { instance_types: types.clone(), budgets, ..scene().pools["default"].clone() };
+    let mut pools: BTreeMap<Arc<str>, PoolFacts> =
+        world.pools.iter().map(|pool| (pool.name.clone(), rules.clone())).collect();
+    let policy = Policy { patience: 20, ..Policy::default() };
+    let (mut memory, mut most) = (Memory::default(), 0);
+    for step in 0..5 {
+        let snapshot = Snapshot { world: &world, nodes: nodes.clone(), pools: pools.clone() };
+        let (remembered, passes) = patiently(&mut memory, &snapshot, &policy);
+        let fresh = propose(&snapshot, &policy);
+        assert_eq!(remembered, fresh, "step {step}");
+        most = most.max(passes);
+        happen(&mut world, &mut nodes, &mut pools, &mut dice);
+        // Room that everybody could use.
+        let node = world.nodes[dice.below(world.nodes.len())].name.clone();
+        world.pods.retain(|pod| pod.node.as_ref() != Some(&node) || dice.below(2) == 0);
+    }
+    assert!(most > 2, "nothing was ever left for later");
+}

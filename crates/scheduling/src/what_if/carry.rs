@@ -9,18 +9,19 @@ use std::sync::Arc;
 use karpenter_core::{Pod, PodShape, World};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{PodChanges, WhatIf};
+use super::{PodChanges, Targets, WhatIf};
 use crate::admit;
 use crate::existing;
-use crate::no_room::NoRoom;
+use crate::groups::GroupId;
 use crate::problem::{PendingPod, Problem, Tables, in_queue_order};
-use crate::state::Slot;
+use crate::state::{Slot, State};
 
 /// A compiled cluster between two moments.
 pub struct Kept {
     tables: Tables,
-    no_room: NoRoom,
+    state: State,
     known: Known,
+    targets: Targets,
 }
 
 impl fmt::Debug for Kept {
@@ -57,38 +58,37 @@ impl WhatIf<'_> {
                 known.note(&self.problem.world.pods[pod.index], pod.class);
             }
         }
-        Kept { tables: self.problem.into_tables(), no_room: self.state.no_room, known }
+        Kept { tables: self.problem.into_tables(), state: self.state, known, targets: self.targets }
     }
 }
 
 impl Kept {
     /// The what-if of a world that differs from the one before in its pods and the time alone. Nothing where pods changed
-    /// in a way that cannot be carried over.
-    pub fn carry<'w>(
+    /// in a way that cannot be carried over. `pods_on` tells the pods of a node in `World::nodes` as they are now.
+    pub fn carry<'w, 'p>(
         self,
         before: &World,
         now: &'w World,
         changes: &PodChanges,
         movable: &[usize],
+        pods_on: impl Fn(usize) -> &'p [usize],
     ) -> Option<WhatIf<'w>> {
         if !now.settings.default_spread.is_empty() {
             return None;
         }
-        let Self { tables, mut no_room, known } = self;
+        let Self { tables, mut state, known, targets } = self;
         let mut problem = tables.on(now);
-        let targets: FxHashMap<&str, usize> =
-            problem.nodes.iter().enumerate().map(|(at, node)| (&*now.nodes[node.index].name, at)).collect();
         let mut touched: FxHashSet<usize> = FxHashSet::default();
-        for old in changes.gone() {
-            touched.extend(count(&mut problem, &before.pods[old], &known, &targets, -1)?);
+        let gone = changes.gone().map(|old| (&before.pods[old], -1));
+        let new = changes.new.iter().map(|new| (&now.pods[*new as usize], 1));
+        let mut counts = Vec::new();
+        for (pod, by) in gone.chain(new) {
+            touched.extend(count(&mut problem, pod, &known, &targets.named, by, &mut counts)?);
         }
-        for new in &changes.new {
-            touched.extend(count(&mut problem, &now.pods[*new as usize], &known, &targets, 1)?);
-        }
-        refill(&mut problem, &touched);
-        no_room.forget_nodes(&touched);
+        refill(&mut problem, &touched, pods_on);
         requeue(&mut problem, changes, movable, &known)?;
-        Some(WhatIf::of(problem, movable, known, no_room))
+        state.renew(&problem, &touched, &counts);
+        Some(WhatIf::of(problem, state, movable, targets, known))
     }
 }
 
@@ -97,8 +97,9 @@ fn count(
     problem: &mut Problem<'_>,
     pod: &Pod,
     known: &Known,
-    targets: &FxHashMap<&str, usize>,
+    targets: &FxHashMap<Arc<str>, usize>,
     by: i32,
+    counts: &mut Vec<(GroupId, Slot, i32)>,
 ) -> Option<Option<usize>> {
     let Some(node) = pod.node.as_ref().filter(|_| !pod.is_terminal()) else { return Some(None) };
     let (class, target) = (known.class(pod)?, *targets.get(&**node)?);
@@ -110,24 +111,19 @@ fn count(
     for id in counted.into_iter().chain(of.keeps_out.clone()) {
         let Some(slot) = problem.slot_on_node(id, target) else { continue };
         Arc::make_mut(&mut problem.domains.groups)[id.0 as usize].change(slot, by);
+        counts.push((id, slot, by));
     }
     Some(Some(target))
 }
 
 /// What nodes have left, with the pods they have now.
-fn refill(problem: &mut Problem<'_>, touched: &FxHashSet<usize>) {
+fn refill<'p>(problem: &mut Problem<'_>, touched: &FxHashSet<usize>, pods_on: impl Fn(usize) -> &'p [usize]) {
     let world = problem.world;
-    let name = |target: &usize| &*world.nodes[problem.nodes[*target].index].name;
-    let mut bound: FxHashMap<&str, Vec<&Pod>> = touched.iter().map(|target| (name(target), Vec::new())).collect();
-    for pod in world.pods.iter().filter(|pod| !pod.is_terminal()) {
-        if let Some(pods) = pod.node.as_ref().and_then(|node| bound.get_mut(&**node)) {
-            pods.push(pod);
-        }
-    }
     for target in touched {
         let index = problem.nodes[*target].index;
-        let pods = bound.get(&*world.nodes[index].name);
-        let node = existing::one(world, index, pods, &problem.daemons, &mut problem.terms, &mut problem.names);
+        let pods = pods_on(index).iter().map(|pod| &world.pods[*pod]);
+        let pods: Vec<&Pod> = pods.filter(|pod| !pod.is_terminal()).collect();
+        let node = existing::one(world, index, Some(&pods), &problem.daemons, &mut problem.terms, &mut problem.names);
         Arc::make_mut(&mut problem.nodes)[*target] = node;
     }
 }

@@ -37,8 +37,13 @@ impl WhatIf<'_> {
     }
 
     fn narrowed(&mut self, new: usize, narrowing: Narrowing) -> Option<SetId> {
-        let claim = self.claim(new).clone();
-        let set = self.problem.final_set(&claim);
+        let set = match self.is_reserved(new) {
+            false => self.claim(new).set,
+            true => {
+                let claim = self.claim(new).clone();
+                self.problem.final_set(&claim)
+            }
+        };
         match narrowing {
             Narrowing::None => Some(set),
             Narrowing::Spot => {
@@ -73,6 +78,24 @@ impl WhatIf<'_> {
         let all = self.all_offers(self.problem.templates[self.claim(new).template].catalog, set);
         let types = &self.claim(new).types;
         all.iter().filter(|offer| types.contains(offer.kind)).copied().collect()
+    }
+
+    /// The least that the dearest way to buy any of its types costs. Offers come by their cheapest way, so few are looked
+    /// at: whoever asks this most often wants to hear that nothing is cheaper.
+    pub fn least_worst(&mut self, new: usize, narrowing: Narrowing) -> Option<MicroUsd> {
+        let set = self.narrowed(new, narrowing)?;
+        let all = self.all_offers(self.problem.templates[self.claim(new).template].catalog, set);
+        let types = &self.claim(new).types;
+        let mut least: Option<MicroUsd> = None;
+        for offer in all.iter() {
+            if least.is_some_and(|least| least <= offer.cheapest) {
+                break;
+            }
+            if types.contains(offer.kind) {
+                least = Some(least.map_or(offer.worst, |least| least.min(offer.worst)));
+            }
+        }
+        least
     }
 
     fn all_offers(&mut self, catalog: usize, set: SetId) -> Arc<[Offer]> {
