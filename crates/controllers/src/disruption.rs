@@ -352,6 +352,51 @@ mod tests {
         assert_eq!(disruption.waits(7, at(1)), Some(seconds(9)), "woken for nothing");
     }
 
+    /// Hears what one thread says.
+    struct Ear(Arc<Mutex<Vec<String>>>);
+
+    impl tracing::field::Visit for Ear {
+        fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+            if field.name() == "message" {
+                self.0.lock().unwrap().push(format!("{value:?}"));
+            }
+        }
+    }
+
+    impl tracing::Subscriber for Ear {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            event.record(&mut Ear(self.0.clone()));
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn more_than_a_quarter_of_an_hour_between_passes_is_worth_a_line() {
+        // covers: DIS-LOOP-10
+        let at = |minute: i64| Timestamp::from_second(60 * minute).unwrap();
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        tracing::subscriber::with_default(Ear(heard.clone()), || {
+            for (minute, lines) in [(0, 0), (15, 0), (31, 1), (32, 1), (60, 2)] {
+                disruption.tell_abnormal(at(minute));
+                assert_eq!(heard.lock().unwrap().len(), lines, "minute {minute}");
+            }
+        });
+        assert!(heard.lock().unwrap().iter().all(|line| line == "abnormal time between runs"));
+    }
+
     #[test]
     fn what_a_budget_or_a_promise_holds_back_is_no_rest() {
         // covers: DIS-CONSOL-02, DIS-SINGLE-06

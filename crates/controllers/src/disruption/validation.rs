@@ -197,3 +197,6 @@ impl<'s, 'w> Second<'s, 'w> {
         self.snapshot.pools[&candidate.pool].policy != ConsolidationPolicy::WhenEmpty
     }
 }
+
+#[cfg(test)]
+mod tests;

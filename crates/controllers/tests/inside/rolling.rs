@@ -149,6 +149,29 @@ async fn a_replacement_that_cannot_be_bought_leaves_the_old_node_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_command_that_cannot_be_started_stops_no_other() {
+    // covers: DIS-LOOP-07
+    for effect in [Breakage::InternalError, Breakage::Conflict] {
+        let mut lab = Lab::new(1).await;
+        fleet(&mut lab, 2, "100%").await;
+        let fault = Fault {
+            methods: vec!["POST".into()],
+            path_contains: "/nodeclaims".into(),
+            per_mille: 1000,
+            times: Some(1),
+            effect: effect.clone(),
+        };
+        lab.server.inject(fault);
+        edit(&lab, "a").await;
+        lab.settle(10).await;
+        assert_eq!(lab.claims().await.len(), 3, "{effect:?}: both were to be replaced, one of them is");
+        assert_eq!(lab.shop.bought(), 3, "{effect:?}");
+        roll_out(&lab, "a", 900, |_, _| {}).await;
+        assert_eq!(lab.shop.bought(), 4, "{effect:?}: what was started was not started again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_user_who_deletes_the_replacement_stops_the_command() {
     // covers: CP-J2, DIS-QUEUE-11
     let mut lab = Lab::new(1).await;

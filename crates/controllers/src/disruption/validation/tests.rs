@@ -1,0 +1,77 @@
+//! What the second look makes of commands that were found together.
+
+use std::time::Duration;
+
+use karpenter_core::labels::{CAPACITY_TYPE, ON_DEMAND};
+use karpenter_core::{InstanceType, World};
+use karpenter_disruption::{Budget, NodeFacts, Policy, PoolFacts, propose};
+use karpenter_testkit::express::is_in;
+use karpenter_testkit::fake::{instance_type, sold};
+use karpenter_testkit::{node, pod, pool, world};
+
+use super::*;
+
+const TEAM: &str = "team";
+const ZONE: &str = "test-zone-1";
+
+fn kinds() -> Arc<[Arc<InstanceType>]> {
+    let kind = |name: &str, cpu: u64| {
+        let of = instance_type(name).cpu(&cpu.to_string()).memory(&format!("{}Gi", 4 * cpu)).pods("110");
+        Arc::new(of.offerings(vec![sold(ZONE, ON_DEMAND).at(cpu * 10_000)]).build())
+    };
+    [kind("small", 2), kind("medium", 4), kind("large", 8)].into()
+}
+
+/// Three large nodes whose pods would fit on a medium one, and another team's large node with a pod for a small one.
+fn cluster(types: &Arc<[Arc<InstanceType>]>) -> World {
+    let mut built = world();
+    for (name, team) in [("ours", "o"), ("theirs", "t")] {
+        let of = pool(name).label(TEAM, team).shared_types(types).require(is_in(CAPACITY_TYPE, &[ON_DEMAND]));
+        built = built.pool(of);
+    }
+    for (name, of_pool, team) in [("a", "ours", "o"), ("b", "ours", "o"), ("c", "ours", "o"), ("d", "theirs", "t")] {
+        built = built.node(node(name).of_pool(of_pool).of_type(&types[2], ZONE, ON_DEMAND).label(TEAM, team));
+        let runs = pod(&format!("on-{name}")).cpu("500m").memory("4500Mi").select(TEAM, team).on(name);
+        built = built.pod(runs);
+    }
+    built.build()
+}
+
+fn snapshot<'w>(world: &'w World, types: &Arc<[Arc<InstanceType>]>, promised: &[&str]) -> Snapshot<'w> {
+    let facts = PoolFacts {
+        is_static: false,
+        policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
+        consolidate_after: Some(Duration::ZERO),
+        budgets: vec![Budget { reasons: None, nodes: "100%".into(), schedule: None, duration: None }],
+        paused: false,
+        instance_types: types.clone(),
+        cost: None,
+    };
+    let of = |name: &str| NodeFacts { nominated: promised.contains(&name), ..NodeFacts::default() };
+    let nodes = world.nodes.iter().map(|node| of(&node.name)).collect();
+    Snapshot { world, nodes, pools: world.pools.iter().map(|pool| (pool.name.clone(), facts.clone())).collect() }
+}
+
+#[test]
+fn a_set_of_which_one_node_goes_its_own_way_yields_nothing_and_others_go_on() {
+    // covers: DIS-SIM-02, DIS-MULTI-09
+    let types = kinds();
+    let before = cluster(&types);
+    let found = |promised: &[&str]| propose(&snapshot(&before, &types, promised), &Policy::default()).commands;
+    let (together, alone) = (found(&["d"]), found(&["a", "b", "c"]));
+    let commands = [together, alone].concat();
+    let shown: Vec<(Method, usize, usize)> =
+        commands.iter().map(|one| (one.method, one.candidates.len(), one.replacements.len())).collect();
+    assert_eq!(shown, [(Method::Multi, 3, 1), (Method::Single, 1, 1)]);
+    let names = |verdict: &Verdict| verdict.held.iter().map(|name| name.to_string()).collect::<Vec<_>>().join(",");
+    for (marked, want, rejected) in [(None, "a,b,c", None), (Some("b"), "", Some(Rejected::Churn))] {
+        let mut now = before.clone();
+        now.nodes.iter_mut().for_each(|node| node.deleting = Some(&*node.name) == marked);
+        let snapshot = snapshot(&now, &types, &[]);
+        let mut second = Second::look(&snapshot, false, &commands);
+        let verdict = second.judge(&commands[0]);
+        assert_eq!((names(&verdict).as_str(), &verdict.rejected), (want, &rejected), "{marked:?}");
+        let verdict = second.judge(&commands[1]);
+        assert_eq!((names(&verdict).as_str(), &verdict.rejected), ("d", &None), "{marked:?}");
+    }
+}
