@@ -1,6 +1,7 @@
 //! Pods, reduced to what scheduling and disruption look at.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -36,6 +37,10 @@ pub struct Pod {
     pub claims: Arc<[Arc<str>]>,
     /// `controller.kubernetes.io/pod-deletion-cost` as it is written.
     pub deletion_cost: Option<Arc<str>>,
+    /// How often its containers were started again, all together.
+    pub restarts: u32,
+    /// From its start to when it was last found to be ready; nothing while it is not.
+    pub ready_after: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

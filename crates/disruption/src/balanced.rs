@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use karpenter_core::MicroUsd;
 
+use crate::calm::Calm;
 use crate::candidate::{Candidate, Cluster};
 use crate::cost;
 use crate::decision::Reason;
@@ -12,8 +13,6 @@ use crate::snapshot::{ConsolidationPolicy, Policy, Snapshot};
 
 /// A share of savings must be at least this part of the share of disruption.
 const K: f64 = 2.0;
-/// Moving a pod of a Job throws away what it has done so far: as much trouble as this many ordinary pods.
-const JOB_POD: f64 = 10.0;
 
 /// What a pool costs and what draining all of it would cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -87,10 +86,12 @@ pub(crate) fn totals_of<'c>(
 }
 
 /// Every Balanced pool that loses a node must find the move worth it; others have no say. Savings are split by each
-/// pool's share of what is given up.
+/// pool's share of what is given up. What moving special pods costs counts for the move and not for the pool, so that
+/// nothing passes that the reference would refuse.
 pub fn refusal(
     snapshot: &Snapshot<'_>,
     totals: &BTreeMap<Arc<str>, Totals>,
+    calm: &Calm,
     candidates: &[&Candidate],
     savings: f64,
 ) -> Option<Reason> {
@@ -103,7 +104,7 @@ pub fn refusal(
             continue;
         }
         let share = if whole > 0.0 && by_pool.len() > 1 { price(of_pool) / whole } else { 1.0 };
-        let disruption = of_pool.iter().map(|candidate| candidate.cost).sum();
+        let disruption = of_pool.iter().map(|candidate| candidate.cost + calm.extra(candidate, snapshot.world)).sum();
         let score = Score::of(savings * share, disruption, totals.get(*name).copied().unwrap_or_default());
         if !score.is_approved() {
             let pool = (*name).clone();
@@ -114,10 +115,9 @@ pub fn refusal(
 }
 
 /// What a command must save at least, where operators have put a price on disruption.
-pub fn priced_at(snapshot: &Snapshot<'_>, policy: &Policy, candidates: &[&Candidate]) -> Option<MicroUsd> {
+pub fn priced_at(snapshot: &Snapshot<'_>, policy: &Policy, calm: &Calm, candidates: &[&Candidate]) -> Option<MicroUsd> {
     let unit = policy.threshold?;
-    let pods = candidates.iter().flat_map(|candidate| &candidate.pods).map(|pod| &snapshot.world.pods[*pod]);
-    let jobs = pods.filter(|pod| pod.owned_by("batch/v1", "Job")).count() as f64 * (JOB_POD - 1.0);
-    let moved: f64 = candidates.iter().map(|candidate| candidate.cost - cost::BASE).sum();
-    Some(MicroUsd((unit.0 as f64 * (moved + jobs)).round() as u64))
+    let trouble = |candidate: &&Candidate| candidate.cost - cost::BASE + calm.extra(candidate, snapshot.world);
+    let moved: f64 = candidates.iter().map(trouble).sum();
+    Some(MicroUsd((unit.0 as f64 * moved).round() as u64))
 }

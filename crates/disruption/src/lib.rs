@@ -11,6 +11,7 @@
 
 pub mod balanced;
 pub mod budgets;
+pub mod calm;
 pub mod candidate;
 pub mod command;
 pub mod cost;

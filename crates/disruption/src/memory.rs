@@ -15,6 +15,7 @@ use karpenter_scheduling::what_if::{Base, Kept, PodChanges, WhatIf};
 use crate::Proposal;
 use crate::balanced::Totals;
 use crate::budgets::{self, Allowance};
+use crate::calm::Calm;
 use crate::command::Method;
 use crate::snapshot::{NodeFacts, Policy, PoolFacts, Snapshot};
 use crate::standing::Standings;
@@ -54,6 +55,7 @@ pub(crate) struct Found {
     /// The node from which on those that are due have their turn.
     pub(crate) turn: usize,
     pub(crate) totals: BTreeMap<Arc<str>, Totals>,
+    pub(crate) calm: Calm,
 }
 
 /// What a pass may start from.
@@ -208,10 +210,11 @@ impl Found {
         what_if: &mut WhatIf<'_>,
         others: &[u32],
         totals: &BTreeMap<Arc<str>, Totals>,
+        calm: &Calm,
     ) -> (Verdicts, usize, Base) {
         let mut verdicts = self.verdicts;
         let mut shift = what_if.shift_from(&self.base);
-        shift.changes.everything |= self.totals != *totals;
+        shift.changes.everything |= self.totals != *totals || self.calm != *calm;
         shift.changes.nodes.extend(others);
         verdicts.shift(&shift, what_if);
         (verdicts, self.turn, what_if.rebase(self.base))

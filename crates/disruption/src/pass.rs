@@ -6,6 +6,7 @@ use std::sync::Arc;
 use karpenter_scheduling::what_if::WhatIf;
 
 use crate::balanced::{self, Totals};
+use crate::calm::Calm;
 use crate::candidate::{self, Candidate};
 use crate::command::{Command, Method, Move, Target};
 use crate::decision::{Decision, NodeDecision, Reason};
@@ -43,7 +44,9 @@ fn decide<'w>(snapshot: &Snapshot<'w>, policy: &Policy, start: Start<'w>) -> (Pr
         // Nothing has to be compiled. What is known of sets of nodes is not followed any further.
         return (pass.only_empty(policy), Start { standings, moment, what_if, found: None, world });
     }
-    let rules = Rules { snapshot, policy, totals: totals(snapshot, &standings) };
+    let weighed = policy.threshold.is_some() || any_balanced(snapshot);
+    let calm = if weighed { Calm::of(snapshot.world) } else { Calm::default() };
+    let rules = Rules { snapshot, policy, totals: totals(snapshot, &standings), calm };
     let movable = standings.movable();
     let mut what_if = what_if.unwrap_or_else(|| WhatIf::new(snapshot.world, &movable));
     let base = what_if.mark();
@@ -53,9 +56,13 @@ fn decide<'w>(snapshot: &Snapshot<'w>, policy: &Policy, start: Start<'w>) -> (Pr
     (pass.finish(policy), Start { standings, moment, what_if: Some(what_if), found, world })
 }
 
+fn any_balanced(snapshot: &Snapshot<'_>) -> bool {
+    snapshot.pools.values().any(|pool| pool.policy == ConsolidationPolicy::Balanced)
+}
+
 /// What pools weigh savings against, where any does.
 fn totals(snapshot: &Snapshot<'_>, standings: &Standings) -> BTreeMap<Arc<str>, Totals> {
-    if snapshot.pools.values().all(|pool| pool.policy != ConsolidationPolicy::Balanced) {
+    if !any_balanced(snapshot) {
         return BTreeMap::new();
     }
     let candidates = standings.of.iter().flatten().filter_map(|standing| standing.candidate.as_deref());
@@ -235,14 +242,16 @@ impl<'m> Pass<'m> {
         // Drift comes first, and what it takes is not the same every time.
         let comparable = self.commands.is_empty();
         let totals = rules.weighing();
-        let known = remembered.filter(|_| comparable).map(|(others, before)| before.still(what_if, &others, &totals));
+        let known = remembered
+            .filter(|_| comparable)
+            .map(|(others, before)| before.still(what_if, &others, &totals, &rules.calm));
         let (known, turn, start) = match known {
             Some((known, turn, start)) => (known, turn, Some(start)),
             None => (Verdicts::default(), 0, comparable.then(|| what_if.base())),
         };
         let search = Search::new(rules, what_if, &underutilized, &budget, check).knowing(known, turn);
         let (mut found, (verdicts, turn)) = search.run();
-        let remembered = start.map(|base| memory::Found { base, verdicts, turn, totals });
+        let remembered = start.map(|base| memory::Found { base, verdicts, turn, totals, calm: rules.calm.clone() });
         what_if.rollback(base);
         let mut kept_empty: Vec<usize> = Vec::new();
         let mut others = Vec::new();

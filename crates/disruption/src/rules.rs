@@ -7,6 +7,7 @@ use karpenter_core::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use karpenter_core::plan::NewNode;
 
 use crate::balanced::Totals;
+use crate::calm::Calm;
 use crate::candidate::{Candidate, Cluster};
 use crate::command::Replacement;
 use crate::decision::Reason;
@@ -16,6 +17,8 @@ pub(crate) struct Rules<'s, 'w> {
     pub(crate) snapshot: &'s Snapshot<'w>,
     pub(crate) policy: &'s Policy,
     pub(crate) totals: BTreeMap<Arc<str>, Totals>,
+    /// Looked for only where anybody weighs disruption.
+    pub(crate) calm: Calm,
 }
 
 impl Rules<'_, '_> {

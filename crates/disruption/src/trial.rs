@@ -116,10 +116,12 @@ pub(crate) fn replace(
 
 /// Whether the pools that weigh savings against disruption, and the operator's price of disruption, let it pass.
 fn worth_it(rules: &Rules<'_, '_>, candidates: &[&Candidate], estimate: i64, savings: i64) -> Result<(), Reason> {
-    if let Some(reason) = balanced::refusal(rules.snapshot, &rules.totals, candidates, estimate as f64 / 1e6) {
+    if let Some(reason) =
+        balanced::refusal(rules.snapshot, &rules.totals, &rules.calm, candidates, estimate as f64 / 1e6)
+    {
         return Err(reason);
     }
-    match balanced::priced_at(rules.snapshot, rules.policy, candidates) {
+    match balanced::priced_at(rules.snapshot, rules.policy, &rules.calm, candidates) {
         Some(priced_at) if savings < priced_at.0 as i64 => {
             Err(Reason::NotWorthIt { savings: MicroUsd(savings.max(0).unsigned_abs()), priced_at })
         }

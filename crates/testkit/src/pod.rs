@@ -1,6 +1,7 @@
 //! Pods, written the way one would say them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use karpenter_core::labels::{HOSTNAME, ZONE};
@@ -33,6 +34,8 @@ pub fn pod(name: &str) -> PodBuilder {
         owners: Vec::new(),
         claims: Vec::new(),
         deletion_cost: None,
+        restarts: 0,
+        ready_after: None,
     }
 }
 
@@ -53,6 +56,8 @@ pub struct PodBuilder {
     owners: Vec<Owner>,
     claims: Vec<Arc<str>>,
     deletion_cost: Option<Arc<str>>,
+    restarts: u32,
+    ready_after: Option<Duration>,
 }
 
 /// What it is.
@@ -60,6 +65,18 @@ impl PodBuilder {
     /// `controller.kubernetes.io/pod-deletion-cost`.
     pub fn deletion_cost(mut self, cost: &str) -> Self {
         self.deletion_cost = Some(cost.into());
+        self
+    }
+
+    /// Of its containers, all together.
+    pub fn restarts(mut self, count: u32) -> Self {
+        self.restarts = count;
+        self
+    }
+
+    /// So long it took to become ready.
+    pub fn ready_after(mut self, took: Duration) -> Self {
+        self.ready_after = Some(took);
         self
     }
 
@@ -316,6 +333,8 @@ impl PodBuilder {
             owners: self.owners.into(),
             claims: self.claims.into(),
             deletion_cost: self.deletion_cost,
+            restarts: self.restarts,
+            ready_after: self.ready_after,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use karpenter_disruption::balanced::{self, Score};
+use karpenter_disruption::calm::Calm;
 use karpenter_disruption::candidate::{Class, Cluster};
 use karpenter_disruption::{Candidate, Command, ConsolidationPolicy, Method, Proposal, Reason};
 
@@ -31,8 +32,9 @@ pub(super) fn tell(context: &Context, picture: &Picture, proposal: &Proposal) {
     let all: Vec<Candidate> =
         (0..snapshot.world.nodes.len()).filter_map(|node| cluster.candidate(node, Class::Graceful).ok()).collect();
     let totals = balanced::totals(&cluster, &all);
+    let calm = Calm::of(snapshot.world);
     for command in moves() {
-        for (pool, score) in scores(command, &totals) {
+        for (pool, score) in scores(command, &totals, |candidate| calm.extra(candidate, snapshot.world)) {
             let balanced = snapshot.pools[pool].policy == ConsolidationPolicy::Balanced;
             let policy = policy(pool).unwrap_or_default();
             context.metrics.choices.moved("approved", pool, &policy, balanced.then(|| score.value()));
@@ -47,12 +49,13 @@ pub(super) fn tell(context: &Context, picture: &Picture, proposal: &Proposal) {
 fn scores<'c>(
     command: &'c Command,
     totals: &BTreeMap<std::sync::Arc<str>, balanced::Totals>,
+    extra: impl Fn(&Candidate) -> f64,
 ) -> BTreeMap<&'c str, Score> {
     let mut by_pool: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for candidate in &command.candidates {
         let (price, disruption) = by_pool.entry(&candidate.pool).or_default();
         *price += candidate.price.dollars();
-        *disruption += candidate.cost;
+        *disruption += candidate.cost + extra(candidate);
     }
     let whole = command.price_before().dollars();
     let several = by_pool.len() > 1;

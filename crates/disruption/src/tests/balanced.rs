@@ -1,4 +1,4 @@
-use karpenter_testkit::pod;
+use karpenter_testkit::{PodBuilder, pod};
 
 use super::*;
 use crate::balanced::{Score, Totals};
@@ -128,4 +128,55 @@ fn only_balanced_pools_have_a_say_and_savings_are_split_by_price() {
     // Saves 20 of 60: 10 for the other pool, a third of its price, for all of its disruption.
     assert_eq!(with(ConsolidationPolicy::WhenEmptyOrUnderutilized).commands().len(), 1);
     assert_eq!(with(ConsolidationPolicy::Balanced).commands(), Vec::<String>::new());
+}
+
+/// Two pods on a cheap node that would fit on the one beside it.
+fn guests(guest: impl Fn(&str) -> PodBuilder) -> Scene {
+    let scene = scene().node("cheap", "nano").node("home", "large").pod(pod("host").cpu("6").on("home"));
+    scene.pod(guest("g-1").cpu("100m").on("cheap")).pod(guest("g-2").cpu("100m").on("cheap"))
+}
+
+#[test]
+fn a_price_on_disruption_counts_starts_restarts_work_and_rollouts() {
+    let version = |name: &str| {
+        let hash = if name == "g-1" { "aaa" } else { "bbb" };
+        pod(name).label("pod-template-hash", hash).owned_by("apps/v1", "ReplicaSet", &format!("web-{hash}"))
+    };
+    // Two thousandths of a cent for each ordinary pod; a cent is saved.
+    for (what, scene, priced_at) in [
+        ("ordinary", guests(pod), 4_000),
+        ("quick", guests(|name| pod(name).ready_after(Duration::from_secs(30))), 4_000),
+        ("slow", guests(|name| pod(name).ready_after(Duration::from_mins(2))), 12_000),
+        ("restarted", guests(|name| pod(name).restarts(10)), 12_000),
+        ("being rolled out", guests(version), 8_000),
+        ("of a Job", guests(|name| pod(name).owned_by("batch/v1", "Job", "j")), 40_000),
+    ] {
+        let free = Scene { policy: Policy::default(), ..scene };
+        assert_eq!(free.commands(), ["single cheap -> "], "{what}: without a price everything that saves goes");
+        let policy = Policy { threshold: Some(karpenter_core::MicroUsd(2_000)), ..Policy::default() };
+        let priced = Scene { policy, ..free };
+        let proposal = priced.propose();
+        let cheap = proposal.nodes.iter().find(|node| &*node.name == "cheap").unwrap();
+        let savings = karpenter_core::MicroUsd(10_000);
+        let stays = Reason::NotWorthIt { savings, priced_at: karpenter_core::MicroUsd(priced_at) };
+        let want = if priced_at > savings.0 { vec![stays] } else { Vec::new() };
+        assert_eq!(cheap.reasons, want, "{what}");
+    }
+}
+
+#[test]
+fn a_balanced_pool_weighs_special_pods_and_ordinary_ones_as_the_reference_does() {
+    let with = |guest: PodBuilder| {
+        let scene = scene().rules(|pool| pool.policy = ConsolidationPolicy::Balanced);
+        let scene = scene.node("a", "large").node("b", "large").pod(pod("host").cpu("5").on("b"));
+        scene.pod(guest.cpu("1").on("a"))
+    };
+    // Half of the price for half of the disruption, whichever goes: the first does.
+    assert_eq!(with(pod("p")).commands(), ["single a -> "]);
+    let job = with(pod("p").owned_by("batch/v1", "Job", "j"));
+    assert_eq!(job.commands(), ["single b -> "], "the one whose pod loses nothing");
+    let pinned = job.pod(pod("q").cpu("1").on("b").do_not_disrupt("true"));
+    assert_eq!(pinned.commands(), Vec::<String>::new());
+    let Reason::Score { score, .. } = pinned.propose().nodes[0].reasons[0].clone() else { panic!() };
+    assert!((score - 1.0 / (11.0 / 5.0)).abs() < 1e-9, "{score}");
 }

@@ -1,6 +1,7 @@
 //! Pods.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core_v1;
@@ -26,6 +27,8 @@ pub fn pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Pod, Refuse
         status.and_then(|status| status.conditions.iter().flatten().find(|condition| condition.type_ == kind))
     };
     let name = text(metadata.name.as_deref());
+    let started = status.and_then(|status| status.start_time.as_ref()).map(|time| time.0);
+    let ready = condition("Ready").filter(|c| c.status == "True").and_then(|c| c.last_transition_time.as_ref());
     let reduced = Pod {
         namespace: interner.text(metadata.namespace.as_deref().unwrap_or("")),
         uid: text(metadata.uid.as_deref()),
@@ -37,10 +40,12 @@ pub fn pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Pod, Refuse
         nominated_node: non_empty(status.and_then(|status| status.nominated_node_name.as_deref()), interner),
         scheduled_reason: condition("PodScheduled").map(|c| interner.text(c.reason.as_deref().unwrap_or(""))),
         unready: condition("Ready").is_some_and(|c| c.status == "False"),
-        started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
+        started,
         owners: owners(metadata, interner),
         claims: interner.claims(claims(spec, &name)),
         deletion_cost: annotation(metadata, DELETION_COST),
+        restarts: restarts(status),
+        ready_after: started.and_then(|started| Duration::try_from(ready?.0.duration_since(started)).ok()),
         name,
     };
     faults.finish("Pod", metadata, reduced)
@@ -58,6 +63,14 @@ pub fn tracked_pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Tra
         priority_class: non_empty(class, interner),
         limits: interner.resources(spec.map(super::requests::limits).unwrap_or_default()),
     })
+}
+
+/// Of app containers and sidecars, all together.
+fn restarts(status: Option<&core_v1::PodStatus>) -> u32 {
+    let lists =
+        |status: &core_v1::PodStatus| [status.container_statuses.clone(), status.init_container_statuses.clone()];
+    let all = status.map(lists).into_iter().flatten().flatten().flatten();
+    all.map(|container| u32::try_from(container.restart_count).unwrap_or(0)).fold(0, u32::saturating_add)
 }
 
 fn annotation(metadata: &ObjectMeta, name: &str) -> Option<Arc<str>> {

@@ -190,6 +190,21 @@ fn a_pods_state_is_read() {
 }
 
 #[test]
+fn how_long_a_pod_took_to_start_and_how_often_it_did_is_read() {
+    let with = |ready: &str, at: &str| {
+        json!({"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"startTime": "2026-01-01T00:00:00Z",
+            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": at}],
+            "initContainerStatuses": [{"name": "i", "image": "i", "imageID": "i", "ready": true, "restartCount": 1}],
+            "containerStatuses": [{"name": "a", "image": "i", "imageID": "i", "ready": true, "restartCount": 3},
+                {"name": "b", "image": "i", "imageID": "i", "ready": true, "restartCount": 0}]}})
+    };
+    let pod = reduce(with("True", "2026-01-01T00:01:30Z")).unwrap();
+    assert_eq!((pod.restarts, pod.ready_after), (4, Some(std::time::Duration::from_secs(90))));
+    assert_eq!(reduce(with("False", "2026-01-01T00:01:30Z")).unwrap().ready_after, None);
+    assert_eq!(reduce(with("True", "2025-12-31T00:00:00Z")).unwrap().ready_after, None, "clocks differ");
+}
+
+#[test]
 fn spread_policies_default_as_in_kubernetes() {
     let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"});
     let object =

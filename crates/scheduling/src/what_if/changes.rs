@@ -95,10 +95,13 @@ fn is_same(a: &Pod, b: &Pod) -> bool {
         owners,
         claims,
         deletion_cost,
+        restarts,
+        ready_after,
     } = a;
     is_one(uid, &b.uid)
         && (*phase, *terminating, *unready) == (b.phase, b.terminating, b.unready)
         && (*created, *started) == (b.created, b.started)
+        && (*restarts, *ready_after) == (b.restarts, b.ready_after)
         && is_one(namespace, &b.namespace)
         && is_one(name, &b.name)
         && are_one(node.as_ref(), b.node.as_ref())

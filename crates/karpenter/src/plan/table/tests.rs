@@ -31,6 +31,8 @@ fn pod(name: &str) -> Pod {
         owners: Arc::from([]),
         claims: Arc::from([]),
         deletion_cost: None,
+        restarts: 0,
+        ready_after: None,
     }
 }
 
