@@ -30,7 +30,7 @@ fn lives(place: &Place, chart: &Path, more: &[&str]) {
 /// One after the other: they share the cluster and its audit log.
 #[test]
 fn the_roles_of_our_chart_are_enough_and_those_of_upstreams_nearly() {
-    // covers: API-RB-24, API-RB-25, API-HM-57, SEED1-06
+    // covers: API-RB-24, API-RB-25, API-HM-41, API-HM-57, SEED1-06
     let Some(place) = place() else { return };
     let page = place.state.join("metrics.txt").display().to_string();
     let profile = place.state.join("profile.pb").display().to_string();
