@@ -14,6 +14,7 @@ use karpenter_provider::CloudProvider;
 use kube::Client;
 use tokio::time::Instant;
 
+use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::provisioning::batcher::Batcher;
@@ -34,6 +35,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Pods that wait to be planned together.
     pub batcher: Batcher,
+    /// Room that is kept for pods that do not exist yet.
+    pub buffers: Buffers,
     /// Sees every plan before it is carried out: for whoever wants to judge them.
     pub plan_observer: OnceLock<PlanObserver>,
     inbox: Inbox,
@@ -68,7 +71,10 @@ impl Context {
             settings: settings.scheduling.clone(),
             vocabulary,
             node_class,
-            node_overlays: settings.node_overlays,
+            features: karpenter_index::Features {
+                node_overlays: settings.node_overlays,
+                capacity_buffers: settings.capacity_buffers,
+            },
             plan_window: settings.nomination_window(),
         };
         Self {
@@ -76,6 +82,7 @@ impl Context {
             recorder: Recorder::new(clock.clone()),
             metrics: Metrics::default(),
             batcher: Batcher::new(settings.batch_idle, settings.batch_max),
+            buffers: Buffers::default(),
             plan_observer: OnceLock::new(),
             inbox: Inbox::default(),
             unsynced_log: Every::default(),

@@ -10,6 +10,7 @@
 //! seed gives the same writes in the same order. Every decision is a pure function beside its reconciler.
 
 pub mod amounts;
+pub mod buffers;
 pub mod clock;
 pub mod consistency;
 mod context;

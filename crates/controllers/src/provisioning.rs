@@ -29,6 +29,7 @@ use karpenter_scheduling::Observed;
 
 use tokio::time::Instant;
 
+use crate::buffers;
 use crate::clock::later;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -105,18 +106,26 @@ async fn pass(context: &Context) -> Result<()> {
     }
     let now = context.clock.now();
     let pools: Vec<Pool> = offers.iter().map(|offer| offer.pool.clone()).collect();
-    let world = context.index.snapshot(now, pools);
+    let world = context.buffers.waiting(context.index.snapshot(now, pools));
     let began = Instant::now();
     let waiting = world.pods.iter().filter(|pod| pod.phase == Phase::Pending && pod.node.is_none()).count();
     context.metrics.simulations.begin(PROVISIONER, waiting);
     let Observed { plan, zones, without_types, relaxed } = karpenter_scheduling::solve_observed(&world);
+    if let Some(observe) = context.plan_observer.get() {
+        observe(&world, &plan);
+    }
+    let plan = match context.settings.capacity_buffers {
+        true => {
+            context.buffers.settle(&world, &plan);
+            buffers::report(context, &world, &plan).await;
+            buffers::without_virtual(&world, plan)
+        }
+        false => plan,
+    };
     context.metrics.simulations.end(PROVISIONER, plan.left_over.len(), zones);
     let deferred = |left: &&LeftOver| left.reason == Reason::ReservedCapacityDeferred;
     let unschedulable = plan.left_over.len() - plan.left_over.iter().filter(deferred).count();
     context.metrics.choices.scheduled(PROVISIONER, began.elapsed(), unschedulable, plan.ignored.len());
-    if let Some(observe) = context.plan_observer.get() {
-        observe(&world, &plan);
-    }
     outcome::found(&world, &plan, began.elapsed());
     outcome::tell(context, &world, &plan);
     remarks::pools(context, &offers, &without_types);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::buffers::CapacityBuffers;
 use crate::consistency::Consistency;
 use crate::disruption;
 use crate::expiration::Expiration;
@@ -58,6 +59,9 @@ pub fn life(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {
     if !settings.quiet_status {
         all.extend(StatusKind::ALL.map(|kind| Arc::new(Transitions(kind)) as Arc<dyn Reconciler>));
         all.push(Arc::new(Waiting));
+    }
+    if settings.capacity_buffers {
+        all.push(Arc::new(CapacityBuffers));
     }
     if settings.node_repair {
         all.push(Arc::new(Repair));

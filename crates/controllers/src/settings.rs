@@ -19,6 +19,8 @@ pub struct Settings {
     pub node_repair: bool,
     /// Feature gate `NodeOverlay`.
     pub node_overlays: bool,
+    /// Feature gate `CapacityBuffer`.
+    pub capacity_buffers: bool,
     /// `--disable-cluster-state-observability`.
     pub quiet_status: bool,
     /// What decides which nodes go.
@@ -37,6 +39,7 @@ impl Default for Settings {
             nominate_pods: true,
             node_repair: false,
             node_overlays: false,
+            capacity_buffers: false,
             quiet_status: false,
             disruption: karpenter_disruption::Policy::default(),
             config_map: None,

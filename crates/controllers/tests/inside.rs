@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "inside/buffers.rs"]
+mod buffers;
 #[path = "inside/consolidation.rs"]
 mod consolidation;
 #[path = "inside/disruption.rs"]

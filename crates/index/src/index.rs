@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use karpenter_api::{NodeClaim, NodeOverlay, NodePool};
+use karpenter_api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use karpenter_core::labels::{Labels, Vocabulary};
 use karpenter_core::selector::{Selector, SelectorExpression};
 use karpenter_core::settings::Settings;
@@ -18,7 +18,7 @@ use karpenter_core::{Resources, World};
 
 use crate::change::{Change, Pair, What};
 use crate::key::Key;
-use crate::kind::{Kind, NodeClassKind};
+use crate::kind::{Features, Kind, NodeClassKind};
 use crate::machine::{MachineId, Machines};
 use crate::object::{Attachment, NodeClass, Object, TrackedPod};
 use crate::reduce::{self, Interner, Refused};
@@ -31,8 +31,7 @@ pub struct Options {
     pub settings: Settings,
     pub vocabulary: Arc<Vocabulary>,
     pub node_class: NodeClassKind,
-    /// NodeOverlays are in force.
-    pub node_overlays: bool,
+    pub features: Features,
     /// How long planned pods count on their machines once those of their plan are complete: by then they are bound, or
     /// cannot be.
     pub plan_window: Duration,
@@ -60,6 +59,8 @@ pub(crate) struct State {
     pub(crate) stateful_sets: Store<Workload>,
     pub(crate) daemon_sets: Store<DaemonSet>,
     pub(crate) budgets: Store<DisruptionBudget>,
+    pub(crate) pod_templates: Store<k8s_openapi::api::core::v1::PodTemplate>,
+    pub(crate) buffers: Store<CapacityBuffer>,
     pub(crate) node_classes: Store<NodeClass>,
     pub(crate) node_overlays: Store<NodeOverlay>,
     pub(crate) node_pools: Store<NodePool>,
@@ -272,6 +273,14 @@ macro_rules! each_store {
                 let $store = &$state.budgets;
                 $call
             }
+            Kind::PodTemplate => {
+                let $store = &$state.pod_templates;
+                $call
+            }
+            Kind::CapacityBuffer => {
+                let $store = &$state.buffers;
+                $call
+            }
             Kind::NodeClass => {
                 let $store = &$state.node_classes;
                 $call
@@ -318,6 +327,8 @@ impl State {
             stateful_sets: Store::default(),
             daemon_sets: Store::default(),
             budgets: Store::default(),
+            pod_templates: Store::default(),
+            buffers: Store::default(),
             node_classes: Store::default(),
             node_overlays: Store::default(),
             node_pools: Store::default(),
@@ -349,7 +360,7 @@ impl State {
     }
 
     pub(crate) fn needed(&self) -> Vec<Kind> {
-        Kind::needed(&self.options.settings, self.options.node_overlays)
+        Kind::needed(&self.options.settings, self.options.features)
     }
 
     fn wants(&self, kind: Kind, key: &Key, version: u64) -> bool {
@@ -378,6 +389,8 @@ impl State {
             Kind::StatefulSet => self.stateful_sets.advance(version),
             Kind::DaemonSet => self.daemon_sets.advance(version),
             Kind::PodDisruptionBudget => self.budgets.advance(version),
+            Kind::PodTemplate => self.pod_templates.advance(version),
+            Kind::CapacityBuffer => self.buffers.advance(version),
             Kind::NodeClass => self.node_classes.advance(version),
             Kind::NodeOverlay => self.node_overlays.advance(version),
             Kind::NodePool => self.node_pools.advance(version),
@@ -464,6 +477,16 @@ impl State {
                 self.budgets.put(key, at, Arc::new(reduce::disruption_budget(&object)));
                 What::Other
             }
+            Object::PodTemplate(mut object) => {
+                slim(&mut object.metadata);
+                self.pod_templates.put(key, at, Arc::new(*object));
+                What::Other
+            }
+            Object::CapacityBuffer(mut object) => {
+                slim(&mut object.metadata);
+                self.buffers.put(key, at, Arc::new(*object));
+                What::Other
+            }
             Object::NodeClass(mut object) => {
                 slim(&mut object.metadata);
                 let new = Arc::new(*object);
@@ -518,6 +541,8 @@ impl State {
             Kind::StatefulSet => self.stateful_sets.remove(key, at).map(|_| What::Other),
             Kind::DaemonSet => self.daemon_sets.remove(key, at).map(|_| What::Other),
             Kind::PodDisruptionBudget => self.budgets.remove(key, at).map(|_| What::Other),
+            Kind::PodTemplate => self.pod_templates.remove(key, at).map(|_| What::Other),
+            Kind::CapacityBuffer => self.buffers.remove(key, at).map(|_| What::Other),
             Kind::NodeClass => self.node_classes.remove(key, at).map(|old| What::NodeClass(gone(old))),
             Kind::NodeOverlay => self.node_overlays.remove(key, at).map(|old| What::NodeOverlay(gone(old))),
             Kind::NodePool => self.node_pools.remove(key, at).map(|old| What::NodePool(gone(old))),

@@ -17,12 +17,21 @@ pub enum Kind {
     StatefulSet,
     DaemonSet,
     PodDisruptionBudget,
+    PodTemplate,
+    CapacityBuffer,
     NodeClass,
     NodeOverlay,
     NodePool,
     NodeClaim,
     Node,
     Pod,
+}
+
+/// What is only watched where somebody asks for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    pub node_overlays: bool,
+    pub capacity_buffers: bool,
 }
 
 /// The one kind of node class the configured provider serves.
@@ -47,7 +56,7 @@ impl NodeClassKind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Namespace,
         Self::StorageClass,
         Self::PersistentVolume,
@@ -60,6 +69,8 @@ impl Kind {
         Self::StatefulSet,
         Self::DaemonSet,
         Self::PodDisruptionBudget,
+        Self::PodTemplate,
+        Self::CapacityBuffer,
         Self::NodeClass,
         Self::NodeOverlay,
         Self::NodePool,
@@ -69,11 +80,12 @@ impl Kind {
     ];
 
     /// What has to be watched under these settings: workloads and services are only asked for how their pods should
-    /// spread by default, and many a cluster does not let us see them; overlays only where they are in force.
-    pub fn needed(settings: &Settings, node_overlays: bool) -> Vec<Self> {
+    /// spread by default, and many a cluster does not let us see them; overlays and buffers only where they are in force.
+    pub fn needed(settings: &Settings, features: Features) -> Vec<Self> {
         let defaults = !settings.default_spread.is_empty();
         let is_needed = |kind: &Self| match kind {
-            Self::NodeOverlay => node_overlays,
+            Self::NodeOverlay => features.node_overlays,
+            Self::PodTemplate | Self::CapacityBuffer => features.capacity_buffers,
             _ => defaults || !kind.is_optional(),
         };
         Self::ALL.into_iter().filter(is_needed).collect()
@@ -82,9 +94,13 @@ impl Kind {
     /// Without it everything else still works.
     pub fn is_optional(self) -> bool {
         match self {
-            Self::Service | Self::ReplicationController | Self::ReplicaSet | Self::StatefulSet | Self::NodeOverlay => {
-                true
-            }
+            Self::Service
+            | Self::ReplicationController
+            | Self::ReplicaSet
+            | Self::StatefulSet
+            | Self::PodTemplate
+            | Self::CapacityBuffer
+            | Self::NodeOverlay => true,
             Self::Namespace
             | Self::StorageClass
             | Self::PersistentVolume
@@ -115,6 +131,8 @@ impl Kind {
             Self::StatefulSet => "StatefulSet",
             Self::DaemonSet => "DaemonSet",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::PodTemplate => "PodTemplate",
+            Self::CapacityBuffer => "CapacityBuffer",
             Self::NodeClass => "NodeClass",
             Self::NodeOverlay => "NodeOverlay",
             Self::NodePool => "NodePool",
@@ -139,6 +157,8 @@ impl Kind {
             Self::StatefulSet => "/apis/apps/v1/statefulsets".to_owned(),
             Self::DaemonSet => "/apis/apps/v1/daemonsets".to_owned(),
             Self::PodDisruptionBudget => "/apis/policy/v1/poddisruptionbudgets".to_owned(),
+            Self::PodTemplate => "/api/v1/podtemplates".to_owned(),
+            Self::CapacityBuffer => "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers".to_owned(),
             Self::NodeClass => format!("/apis/{}/{}/{}", class.group, class.version, class.plural),
             Self::NodeOverlay => "/apis/karpenter.sh/v1alpha1/nodeoverlays".to_owned(),
             Self::NodePool => "/apis/karpenter.sh/v1/nodepools".to_owned(),

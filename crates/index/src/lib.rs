@@ -24,7 +24,7 @@ mod store;
 pub use change::{Change, Pair, What};
 pub use index::{Index, Options};
 pub use key::Key;
-pub use kind::{Kind, NodeClassKind};
+pub use kind::{Features, Kind, NodeClassKind};
 pub use machine::{Machine, MachineId};
 pub use object::{Attachment, NodeClass, NodeClassStatus, Object, TrackedPod};
 pub use path::Path;

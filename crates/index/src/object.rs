@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate, ReplicationController, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
-use karpenter_api::{NodeClaim, NodeOverlay, NodePool};
+use karpenter_api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use serde::Deserialize;
 
 use crate::kind::Kind;
@@ -30,6 +30,8 @@ pub enum Object {
     StatefulSet(Box<StatefulSet>),
     DaemonSet(Box<DaemonSet>),
     PodDisruptionBudget(Box<PodDisruptionBudget>),
+    PodTemplate(Box<PodTemplate>),
+    CapacityBuffer(Box<CapacityBuffer>),
     NodeClass(Box<NodeClass>),
     NodeOverlay(Box<NodeOverlay>),
     NodePool(Box<NodePool>),
@@ -99,6 +101,8 @@ impl Object {
             Kind::StatefulSet => Self::StatefulSet(serde_json::from_str(json)?),
             Kind::DaemonSet => Self::DaemonSet(serde_json::from_str(json)?),
             Kind::PodDisruptionBudget => Self::PodDisruptionBudget(serde_json::from_str(json)?),
+            Kind::PodTemplate => Self::PodTemplate(serde_json::from_str(json)?),
+            Kind::CapacityBuffer => Self::CapacityBuffer(serde_json::from_str(json)?),
             Kind::NodeClass => Self::NodeClass(serde_json::from_str(json)?),
             Kind::NodeOverlay => Self::NodeOverlay(serde_json::from_str(json)?),
             Kind::NodePool => Self::NodePool(serde_json::from_str(json)?),
@@ -122,6 +126,8 @@ impl Object {
             Self::StatefulSet(_) => Kind::StatefulSet,
             Self::DaemonSet(_) => Kind::DaemonSet,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
+            Self::PodTemplate(_) => Kind::PodTemplate,
+            Self::CapacityBuffer(_) => Kind::CapacityBuffer,
             Self::NodeClass(_) => Kind::NodeClass,
             Self::NodeOverlay(_) => Kind::NodeOverlay,
             Self::NodePool(_) => Kind::NodePool,
@@ -145,6 +151,8 @@ impl Object {
             Self::StatefulSet(object) => &object.metadata,
             Self::DaemonSet(object) => &object.metadata,
             Self::PodDisruptionBudget(object) => &object.metadata,
+            Self::PodTemplate(object) => &object.metadata,
+            Self::CapacityBuffer(object) => &object.metadata,
             Self::NodeClass(object) => &object.metadata,
             Self::NodeOverlay(object) => &object.metadata,
             Self::NodePool(object) => &object.metadata,
@@ -177,6 +185,8 @@ into_object!(
     StatefulSet,
     DaemonSet,
     PodDisruptionBudget,
+    PodTemplate,
+    CapacityBuffer,
     NodeClass,
     NodeOverlay,
     NodePool,

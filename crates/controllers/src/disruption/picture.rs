@@ -43,7 +43,7 @@ impl Picture {
         }
         let now = context.clock.now();
         let sold: Vec<Pool> = offers.iter().map(|offer| offer.pool.clone()).collect();
-        let world = context.index.snapshot(now, sold);
+        let world = context.buffers.at_home(context.index.snapshot(now, sold));
         let known = context.index.machines();
         let mut by_name: FxHashMap<&str, &Machine> = FxHashMap::default();
         for machine in &known {
@@ -97,6 +97,7 @@ fn node_facts(
     NodeFacts {
         in_queue: commands.has(&machine.id),
         nominated: context.index.is_nominated(&machine.id, now),
+        holds_buffer: machine.reduced.as_ref().is_some_and(|node| context.buffers.holds(node)),
         // A pool whose replacements fail is left alone for a while, and others are not held up by it.
         drifted: facts.drifted.filter(|_| !name.is_some_and(|pool| commands.is_waiting(pool, now))),
         ..facts

@@ -10,6 +10,7 @@ use karpenter_index::reduce;
 use super::pools::Offer;
 use super::{claim, keyed, outcome};
 use crate::amounts::listed;
+use crate::buffers::real_pods;
 use crate::context::Context;
 use crate::decision::{Decision, Launch};
 use crate::error::{Error, Result};
@@ -39,14 +40,16 @@ pub(crate) async fn create(
     context.provider.overlay_marks(name, &types).annotate(&mut claim.metadata);
     let made = context.create(&claim).await?;
     let claim = made.metadata.name.as_deref().unwrap_or_default();
-    let pods: Vec<_> = node.pods.iter().map(|pod| keyed(world, *pod)).collect();
+    // What a replacement is bought for may be a buffer.
+    let real = real_pods(world, node);
+    let pods: Vec<_> = real.iter().map(|pod| keyed(world, *pod)).collect();
     context.index.plan(claim, &pods);
     context.metrics.choices.claim_created(reason, name, node.min_values_relaxed);
-    outcome::tell_nominated(context, world, &node.pods, Some(claim), None);
+    outcome::tell_nominated(context, world, &real, Some(claim), None);
     context.recorder.decided(Decision::Launch(Launch {
         claim: claim.into(),
         pool: pool.name.clone(),
-        pods: node.pods.iter().map(|pod| world.pods[*pod].key()).collect(),
+        pods: real.iter().map(|pod| world.pods[*pod].key()).collect(),
         requests: node.requests.clone(),
         instance_types: node.instance_types.iter().map(|at| pool.instance_types[*at].name.clone()).collect(),
         expected: node.launch.clone(),

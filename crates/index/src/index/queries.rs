@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
-use karpenter_api::{NodeClaim, NodeOverlay, NodePool};
+use k8s_openapi::api::core::v1::{Node, PodTemplate};
+use karpenter_api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use karpenter_core::Resources;
 use karpenter_core::labels::Vocabulary;
 use karpenter_core::storage::{Volume, VolumeClaim};
@@ -87,6 +87,19 @@ impl Index {
     /// All of our provider's.
     pub fn node_classes(&self) -> Vec<Arc<NodeClass>> {
         self.state().node_classes.values().cloned().collect()
+    }
+
+    /// None, unless they are in force.
+    pub fn capacity_buffers(&self) -> Vec<Arc<CapacityBuffer>> {
+        self.state().buffers.values().cloned().collect()
+    }
+
+    pub fn capacity_buffer(&self, key: &Key) -> Option<Arc<CapacityBuffer>> {
+        self.state().buffers.get(key).cloned()
+    }
+
+    pub fn pod_template(&self, key: &Key) -> Option<Arc<PodTemplate>> {
+        self.state().pod_templates.get(key).cloned()
     }
 
     /// None, unless they are in force.

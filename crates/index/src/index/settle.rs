@@ -79,6 +79,8 @@ impl State {
                 self.refresh_all(ids);
             }
             Kind::VolumeAttachment
+            | Kind::PodTemplate
+            | Kind::CapacityBuffer
             | Kind::NodeClass
             | Kind::NodeOverlay
             | Kind::NodePool

@@ -28,7 +28,7 @@ impl Cluster {
             settings: Settings::default(),
             vocabulary: Arc::new(Vocabulary::kubernetes()),
             node_class: CLASS,
-            node_overlays: false,
+            features: Features::default(),
             plan_window: Duration::from_secs(20),
         };
         Self { index: Index::new(options), version: std::cell::Cell::new(10) }
@@ -661,11 +661,15 @@ fn how_many_volumes_a_node_takes_is_what_its_csi_node_says() {
 
 #[test]
 fn workloads_are_asked_for_only_where_pods_spread_by_default() {
-    let needed = Kind::needed(&Settings::default(), false);
-    for kind in [Kind::Service, Kind::ReplicationController, Kind::ReplicaSet, Kind::StatefulSet, Kind::NodeOverlay] {
+    let needed = Kind::needed(&Settings::default(), Features::default());
+    let workloads = [Kind::Service, Kind::ReplicationController, Kind::ReplicaSet, Kind::StatefulSet];
+    let gated = [Kind::NodeOverlay, Kind::PodTemplate, Kind::CapacityBuffer];
+    for kind in workloads.into_iter().chain(gated) {
         assert!(!needed.contains(&kind), "{kind:?}");
     }
-    assert!(Kind::needed(&Settings::default(), true).contains(&Kind::NodeOverlay));
+    let all = Features { node_overlays: true, capacity_buffers: true };
+    let needed = Kind::needed(&Settings::default(), all);
+    assert!(gated.iter().all(|kind| needed.contains(kind)));
     let spread = karpenter_core::settings::DefaultSpread {
         topology_key: "zone".into(),
         max_skew: 1,
@@ -675,7 +679,7 @@ fn workloads_are_asked_for_only_where_pods_spread_by_default() {
         node_taints: karpenter_core::pod::NodePolicy::Ignore,
     };
     let settings = Settings { default_spread: vec![spread], ..Settings::default() };
-    assert_eq!(Kind::needed(&settings, true), Kind::ALL);
+    assert_eq!(Kind::needed(&settings, all), Kind::ALL);
     let cluster = Cluster::new();
     let set = |uid: &str| {
         json!({"metadata": {"name": "web", "namespace": "default", "uid": uid},
