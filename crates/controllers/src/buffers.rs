@@ -123,8 +123,9 @@ impl Buffers {
         Arc::new(joined)
     }
 
-    /// Where a pass found room for virtual pods, as a whole: what it does not tell of has no home any more.
-    pub fn settle(&self, world: &World, plan: &Plan) {
+    /// Where a pass found room for virtual pods, as a whole: what it does not tell of has no home any more. Answers
+    /// whether anything changed.
+    pub fn settle(&self, world: &World, plan: &Plan) -> bool {
         let mut homes = BTreeMap::new();
         for (node, pods) in &plan.existing {
             let node = &world.nodes[*node];
@@ -132,7 +133,10 @@ impl Buffers {
             let ours = pods.iter().map(|pod| &world.pods[*pod]).filter(|pod| buffer_of(pod).is_some());
             homes.extend(ours.map(|pod| (pod.uid.clone(), home.clone())));
         }
-        self.lock().homes = homes;
+        let mut state = self.lock();
+        let changed = state.homes != homes;
+        state.homes = homes;
+        changed
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -116,7 +116,9 @@ async fn pass(context: &Context) -> Result<()> {
     }
     let plan = match context.settings.capacity_buffers {
         true => {
-            context.buffers.settle(&world, &plan);
+            if context.buffers.settle(&world, &plan) {
+                context.index.unsettle();
+            }
             buffers::report(context, &world, &plan).await;
             buffers::without_virtual(&world, plan)
         }
