@@ -14,13 +14,14 @@ pub mod cluster;
 pub mod dice;
 pub mod express;
 pub mod fake;
+pub mod lines;
 pub mod node;
 pub mod pod;
 pub mod pool;
 pub mod random;
 pub mod world;
 
-pub use node::{NodeBuilder, node};
+pub use node::{NodeBuilder, launched, node};
 pub use pod::{PodBuilder, pod};
 pub use pool::{PoolBuilder, pool};
 pub use world::{WorldBuilder, world};

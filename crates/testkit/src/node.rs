@@ -2,9 +2,10 @@
 
 use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, ZONE};
 use karpenter_core::node::Stage;
+use karpenter_core::plan::NewNode;
 use karpenter_core::resources::{CPU, MEMORY, PODS};
 use karpenter_core::taints::Effect;
-use karpenter_core::{InstanceType, Node, Taint};
+use karpenter_core::{InstanceType, Node, Taint, World};
 
 use crate::quantity;
 
@@ -24,6 +25,40 @@ pub fn node(name: &str) -> NodeBuilder {
         volume_limits: Default::default(),
     };
     NodeBuilder(node).room(CPU, "4").room(MEMORY, "16Gi").room(PODS, "110")
+}
+
+/// A node that a plan asks for once it is there, ready for pods.
+pub fn launched(world: &World, new: &NewNode, name: &str) -> Node {
+    let (pool, launch) = (&world.pools[new.pool], &new.launch);
+    let kind = pool.instance_types.iter().find(|kind| kind.name == launch.instance_type);
+    let kind = kind.expect("what is launched is one of the pool's types");
+    let mut labels = new.labels.clone();
+    for (key, requirement) in kind.requirements.iter().filter(|(_, r)| !r.open && r.values.len() == 1) {
+        labels.insert(key.to_owned(), requirement.values.first().expect("there is one").to_string());
+    }
+    for (key, value) in [
+        (INSTANCE_TYPE, &*launch.instance_type),
+        (ZONE, &launch.zone),
+        (CAPACITY_TYPE, &launch.capacity_type),
+        (HOSTNAME, name),
+        (REGISTERED, "true"),
+        (INITIALIZED, "true"),
+    ] {
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    Node {
+        name: name.into(),
+        claim: Some(name.into()),
+        provider_id: Some(format!("fake:///{name}").into()),
+        stage: Stage::Initialized,
+        has_node: true,
+        labels,
+        taints: pool.taints.clone(),
+        capacity: kind.capacity.clone(),
+        allocatable: kind.allocatable(),
+        deleting: false,
+        volume_limits: Default::default(),
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -5,17 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
-use karpenter_core::node::Stage;
 use karpenter_core::world::DisruptionBudget;
 use karpenter_core::{InstanceType, MicroUsd, Node, World};
 use karpenter_disruption::{
-    Budget, Command, ConsolidationPolicy, NodeFacts, Policy, PoolFacts, Replacement, Snapshot, Target, propose,
+    Budget, Command, ConsolidationPolicy, NodeFacts, Policy, PoolFacts, Snapshot, Target, propose,
 };
 use karpenter_testkit::cluster::{Size, cluster};
 use karpenter_testkit::dice::Dice;
 use karpenter_testkit::express::selecting;
-use karpenter_testkit::fake;
+use karpenter_testkit::{fake, launched};
 use karpenter_verify::verify_commands;
 
 fn types() -> Arc<[Arc<InstanceType>]> {
@@ -42,7 +40,11 @@ fn everything(types: &Arc<[Arc<InstanceType>]>) -> PoolFacts {
 fn carry_out(world: &mut World, command: &Command, next: &mut usize) {
     let gone: Vec<Arc<str>> = command.candidates.iter().map(|candidate| candidate.name.clone()).collect();
     let homes: Vec<Arc<str>> = world.nodes.iter().map(|node| node.name.clone()).collect();
-    let bought: Vec<Node> = command.replacements.iter().map(|new| launched(world, new, next)).collect();
+    let bought = command.replacements.iter().map(|new| {
+        *next += 1;
+        launched(world, &new.node, &format!("new-{next:04}"))
+    });
+    let bought: Vec<Node> = bought.collect();
     for moved in &command.moves {
         world.pods[moved.pod].node = Some(match moved.to {
             Target::Node(node) => homes[node].clone(),
@@ -51,40 +53,6 @@ fn carry_out(world: &mut World, command: &Command, next: &mut usize) {
     }
     world.nodes.extend(bought);
     world.nodes.retain(|node| !gone.contains(&node.name));
-}
-
-fn launched(world: &World, new: &Replacement, next: &mut usize) -> Node {
-    *next += 1;
-    let (launch, name) = (&new.node.launch, format!("new-{next:04}"));
-    let kind = world.pools[new.node.pool].instance_types.iter().find(|kind| kind.name == launch.instance_type);
-    let kind = kind.expect("what is launched is one of the pool's types");
-    let mut labels = new.node.labels.clone();
-    for (key, requirement) in kind.requirements.iter().filter(|(_, r)| !r.open && r.values.len() == 1) {
-        labels.insert(key.to_owned(), requirement.values.first().expect("an offering says what it is").to_string());
-    }
-    for (key, value) in [
-        (INSTANCE_TYPE, &*launch.instance_type),
-        (ZONE, &launch.zone),
-        (CAPACITY_TYPE, &launch.capacity_type),
-        (HOSTNAME, &name),
-        (REGISTERED, "true"),
-        (INITIALIZED, "true"),
-    ] {
-        labels.insert(key.to_owned(), value.to_owned());
-    }
-    Node {
-        name: name.as_str().into(),
-        claim: Some(name.as_str().into()),
-        provider_id: Some(format!("fake:///{name}").into()),
-        stage: Stage::Initialized,
-        has_node: true,
-        labels,
-        taints: world.pools[new.node.pool].taints.clone(),
-        capacity: kind.capacity.clone(),
-        allocatable: kind.allocatable(),
-        deleting: false,
-        volume_limits: BTreeMap::new(),
-    }
 }
 
 fn price(snapshot: &Snapshot<'_>) -> MicroUsd {

@@ -5,50 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
-use karpenter_core::node::Stage;
 use karpenter_core::pod::Phase;
 use karpenter_core::{InstanceType, MicroUsd, Node, World};
 use karpenter_disruption::{
     Budget, ConsolidationPolicy, Memory, NodeFacts, Policy, PoolFacts, Snapshot, Target, propose_again,
 };
 use karpenter_testkit::dice::Dice;
-use karpenter_testkit::{benchmark, fake};
+use karpenter_testkit::{benchmark, fake, launched};
 use karpenter_verify::verify_commands;
-
-/// The plan's node once it is there.
-fn launched(world: &World, new: &karpenter_core::plan::NewNode, number: usize) -> Node {
-    let (launch, name) = (&new.launch, format!("node-{number:05}"));
-    let types = &world.pools[new.pool].instance_types;
-    let kind = types.iter().find(|kind| kind.name == launch.instance_type).expect("a pool launches its own types");
-    let mut labels = new.labels.clone();
-    for (key, requirement) in kind.requirements.iter().filter(|(_, r)| !r.open && r.values.len() == 1) {
-        labels.insert(key.to_owned(), requirement.values.first().expect("there is one").to_string());
-    }
-    for (key, value) in [
-        (INSTANCE_TYPE, &*launch.instance_type),
-        (ZONE, &launch.zone),
-        (CAPACITY_TYPE, &launch.capacity_type),
-        (HOSTNAME, &name),
-        (REGISTERED, "true"),
-        (INITIALIZED, "true"),
-    ] {
-        labels.insert(key.to_owned(), value.to_owned());
-    }
-    Node {
-        name: name.as_str().into(),
-        claim: Some(name.as_str().into()),
-        provider_id: Some(format!("fake:///{name}").into()),
-        stage: Stage::Initialized,
-        has_node: true,
-        labels,
-        taints: world.pools[new.pool].taints.clone(),
-        capacity: kind.capacity.clone(),
-        allocatable: kind.allocatable(),
-        deleting: false,
-        volume_limits: BTreeMap::new(),
-    }
-}
 
 /// What a fresh plan for all pods would cost.
 fn planned(world: &World) -> MicroUsd {
@@ -76,7 +40,7 @@ fn shrink(pods: usize, seed: u64) -> Shrunk {
     world.pools[0].instance_types = types.clone();
     let plan = karpenter_scheduling::solve(&world);
     for (number, new) in plan.new_nodes.iter().enumerate() {
-        let node = launched(&world, new, number);
+        let node = launched(&world, new, &format!("node-{number:05}"));
         for pod in &new.pods {
             let pod = &mut world.pods[*pod];
             (pod.node, pod.phase, pod.scheduled_reason) = (Some(node.name.clone()), Phase::Running, None);
@@ -122,7 +86,7 @@ fn shrink(pods: usize, seed: u64) -> Shrunk {
         for command in &commands {
             let mut bought: Vec<Node> = Vec::new();
             for new in &command.replacements {
-                bought.push(launched(&world, &new.node, next));
+                bought.push(launched(&world, &new.node, &format!("node-{next:05}")));
                 next += 1;
             }
             for moved in &command.moves {

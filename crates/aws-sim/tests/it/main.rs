@@ -8,7 +8,6 @@ mod groups;
 mod interruptions;
 mod lab;
 mod launches;
-mod lines;
 mod node_classes;
 mod overlays;
 mod permissions;

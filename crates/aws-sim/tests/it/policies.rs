@@ -8,12 +8,13 @@ use karpenter_aws_sim::{Forbidden, Script, Target};
 use karpenter_provider::{CloudProvider, LaunchError};
 use karpenter_provider_aws::instance_status::InstanceHealth;
 use karpenter_provider_aws::{LiveObjects, Parts, Unobserved, startup, sweep, tagging, tasks};
+use karpenter_testkit::lines::Lines;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
+use tracing::Level;
 
 use crate::lab::{CAPACITY, Lab, TYPE, claim, default_spec, holding, on_demand, quiet, tags};
-use crate::lines::Lines;
 
 impl Lab {
     /// For good, in the words of the service.
@@ -35,7 +36,7 @@ fn spot(name: &str) -> NodeClaim {
 #[tokio::test(start_paused = true)]
 async fn spot_requests_go_untagged_where_they_may_not_be_tagged() {
     // covers: API-IAM-40
-    let (lines, _listening) = Lines::heard();
+    let (lines, _listening) = Lines::heard(Level::WARN);
     let lab = Lab::new(quiet(1)).await;
     lab.ready().await;
     lab.region.forbid(Forbidden::SpotRequestTags);
@@ -104,7 +105,7 @@ async fn running_instances_get_the_tags_that_may_be_set() {
 #[tokio::test(start_paused = true)]
 async fn profiles_that_may_not_be_listed_are_deleted_by_name() {
     // covers: API-IAM-42
-    let (lines, _listening) = Lines::heard();
+    let (lines, _listening) = Lines::heard(Level::WARN);
     let lab = Lab::new(quiet(1)).await;
     lab.deny("ListInstanceProfiles");
     lab.ready().await;
@@ -252,7 +253,7 @@ async fn eks_is_asked_only_for_what_nobody_told() {
 #[tokio::test(start_paused = true)]
 async fn a_policy_of_0_32_runs_a_cluster() {
     // covers: EXT-10
-    let (lines, _listening) = Lines::heard();
+    let (lines, _listening) = Lines::heard(Level::WARN);
     let lab = Lab::new(quiet(1)).await;
     lab.region.forbid(Forbidden::SpotRequestTags);
     lab.region.forbid(Forbidden::TagKey("eks:eks-cluster-name"));

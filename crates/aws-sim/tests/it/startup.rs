@@ -7,11 +7,12 @@ use karpenter_aws_sim::{Script, Target};
 use karpenter_provider::{CloudProvider, chain};
 use karpenter_provider_aws::calls::service_of;
 use karpenter_provider_aws::{Settings, startup, tasks};
+use karpenter_testkit::lines::Lines;
 use kube::Api;
 use serde_json::json;
+use tracing::Level;
 
 use crate::lab::{CAPACITY, Lab, TYPE, claim, default_spec, on_demand, quiet};
-use crate::lines::Lines;
 
 fn fail(lab: &Lab, operation: &'static str, code: &str) {
     lab.region.script(Script::new(Target::Call { operation, server_fault: false }, code, 1));
@@ -112,7 +113,7 @@ async fn an_isolated_vpc_reaches_neither_prices_nor_iam() {
 #[tokio::test(start_paused = true)]
 async fn what_deserves_a_word_gets_one() {
     // covers: AWS-FLEET-11, AWS-UD-07
-    let (lines, _listening) = Lines::heard();
+    let (lines, _listening) = Lines::heard(Level::WARN);
     let said = |text: &str| {
         let found = lines.with(text);
         lines.clear();

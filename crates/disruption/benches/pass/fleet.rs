@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
-use karpenter_core::node::Stage;
 use karpenter_core::{InstanceType, Node, World};
 use karpenter_disruption::{
-    Budget, Command, ConsolidationPolicy, Memory, NodeFacts, Policy, PoolFacts, Replacement, Snapshot, Target,
-    propose_again,
+    Budget, Command, ConsolidationPolicy, Memory, NodeFacts, Policy, PoolFacts, Snapshot, Target, propose_again,
 };
 use karpenter_ec2::catalogue::builtin;
 use karpenter_ec2::{Ec2Settings, NodeClassFacts};
 use karpenter_testkit::cluster::{self, Size};
+use karpenter_testkit::launched;
 
 const SEED: u64 = 42;
 const ZONES: [&str; 5] = ["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d", "us-east-1f"];
@@ -62,7 +60,11 @@ impl Fleet {
         let names: Vec<Arc<str>> = self.world.nodes.iter().map(|node| node.name.clone()).collect();
         let mut gone: BTreeSet<Arc<str>> = BTreeSet::new();
         for command in commands {
-            let bought: Vec<Node> = command.replacements.iter().map(|new| self.launched(new)).collect();
+            let bought = command.replacements.iter().map(|new| {
+                self.next += 1;
+                launched(&self.world, &new.node, &format!("new-{:05}", self.next))
+            });
+            let bought: Vec<Node> = bought.collect();
             for moved in &command.moves {
                 self.world.pods[moved.pod].node = Some(match moved.to {
                     Target::Node(node) => names[node].clone(),
@@ -85,41 +87,5 @@ impl Fleet {
             self.carry_out(&commands);
         }
         unreachable!("every pass that finds something makes the fleet cheaper, and there are finitely many fleets")
-    }
-
-    fn launched(&mut self, new: &Replacement) -> Node {
-        self.next += 1;
-        let (launch, name) = (&new.node.launch, format!("new-{:05}", self.next));
-        let pool = &self.world.pools[new.node.pool];
-        let kind = pool.instance_types.iter().find(|kind| kind.name == launch.instance_type);
-        let kind = kind.expect("what is launched is one of the pool's types");
-        let mut labels = new.node.labels.clone();
-        for (key, requirement) in kind.requirements.iter().filter(|(_, r)| !r.open && r.values.len() == 1) {
-            let value = requirement.values.first().expect("there is one");
-            labels.insert(key.to_owned(), value.to_string());
-        }
-        for (key, value) in [
-            (INSTANCE_TYPE, &*launch.instance_type),
-            (ZONE, &launch.zone),
-            (CAPACITY_TYPE, &launch.capacity_type),
-            (HOSTNAME, &name),
-            (REGISTERED, "true"),
-            (INITIALIZED, "true"),
-        ] {
-            labels.insert(key.to_owned(), value.to_owned());
-        }
-        Node {
-            name: name.as_str().into(),
-            claim: Some(name.as_str().into()),
-            provider_id: Some(format!("fake:///{name}").into()),
-            stage: Stage::Initialized,
-            has_node: true,
-            labels,
-            taints: pool.taints.clone(),
-            capacity: kind.capacity.clone(),
-            allocatable: kind.allocatable(),
-            deleting: false,
-            volume_limits: BTreeMap::new(),
-        }
     }
 }
