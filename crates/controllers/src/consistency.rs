@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
-use karpenter_api::conditions::{CONSISTENT_STATE_FOUND, INITIALIZED, Status};
+use karpenter_api::conditions::{CONSISTENT_STATE_FOUND, INITIALIZED, REGISTERED, Status};
 use karpenter_core::Quantity;
 use karpenter_index::{Change, Key};
 
@@ -113,7 +113,8 @@ impl Reconciler for Consistency {
             return Ok(Action::Done);
         };
         let (uid, now) = (claim.metadata.uid.clone().unwrap_or_default(), context.clock.now());
-        if claim_provider_id(&claim).is_none() {
+        // Until its Node is registered there is nothing to tell.
+        if claim_provider_id(&claim).is_none() || claim.condition_status(REGISTERED) != Status::True {
             return Ok(Action::Done);
         }
         let next = self.scanned(|scanned| scanned.get(&uid).map(|last| later(*last, SCAN_PERIOD)));

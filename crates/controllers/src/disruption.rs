@@ -48,6 +48,7 @@ use start::named;
 use validation::{Second, Verdict};
 
 pub use claim_conditions::ClaimConditions;
+pub(crate) use claim_conditions::is_quiet;
 pub use podevents::PodEvents;
 pub use queue::{Commands, Queue};
 

@@ -71,8 +71,8 @@ async fn as_controller_on<F: Future>(controller: &'static str, key: Option<Key>,
     DOING.scope(Doing { controller, key, round }, work).await
 }
 
-/// So many events may be on their way at once.
-const POSTING: usize = 8;
+/// So many events may be on their way at once. Few: when the server is slow, it has better things to do.
+const POSTING: usize = 3;
 
 /// When the engine works. Until the start it watches and decides nothing; after the end it finishes what is under way.
 pub struct Shift {
@@ -235,14 +235,13 @@ impl Engine {
             Ok(Action::Again) => {
                 controller.queue.retry(&key, now);
             }
+            Err(error) if error.is_conflict() => {
+                let (failures, name) = (controller.queue.give_way(&key, now), controller.reconciler.name());
+                tracing::debug!(controller = name, %key, failures, "somebody else wrote first, looking again");
+            }
             Err(error) => {
-                let failures = controller.queue.retry(&key, now);
-                let name = controller.reconciler.name();
-                if error.is_conflict() {
-                    tracing::debug!(controller = name, %key, failures, "somebody else wrote first, looking again");
-                } else {
-                    tracing::error!(controller = name, %key, failures, %error, "Reconciler error");
-                }
+                let (failures, name) = (controller.queue.retry(&key, now), controller.reconciler.name());
+                tracing::error!(controller = name, %key, failures, %error, "Reconciler error");
             }
         }
     }

@@ -16,6 +16,7 @@ pub mod registration;
 
 mod end;
 mod health;
+mod patience;
 mod steps;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{REGISTERED, Status};
 use karpenter_api::labels::TERMINATION_FINALIZER;
 use karpenter_index::{Change, Key};
+use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
@@ -43,12 +45,14 @@ pub use launched::Launched;
 pub struct Lifecycle {
     launched: Arc<Launched>,
     registrations: SharedRegistrations,
+    patience: patience::Patience,
     concurrency: usize,
 }
 
 impl Lifecycle {
     pub fn new(launched: Arc<Launched>, registrations: SharedRegistrations, settings: &Settings) -> Self {
-        Self { launched, registrations, concurrency: settings.parallelism(1_000, 5_000) }
+        let patience = patience::Patience::default();
+        Self { launched, registrations, patience, concurrency: settings.parallelism(1_000, 5_000) }
     }
 
     /// One look at a claim that is not being deleted.
@@ -66,6 +70,9 @@ impl Lifecycle {
             return Ok(Action::Done);
         }
         let steps::Pass { claim, errors, action, .. } = pass;
+        if let Some(left) = self.patience.left(&before, &claim, Instant::now()) {
+            return Error::all(errors).map(|()| action.sooner(Action::After(left)));
+        }
         let Some(after) = unless_gone(store(&before, &claim, context).await)? else {
             return Ok(Action::Done);
         };
@@ -122,6 +129,7 @@ impl Reconciler for Lifecycle {
             return Ok(Action::Done);
         };
         if claim.metadata.deletion_timestamp.is_some() {
+            self.patience.forget(&claim);
             return end::finalize(&claim, context, &self.launched).await;
         }
         self.advance(&claim, context).await

@@ -68,6 +68,19 @@ impl Context {
         Ok(answer)
     }
 
+    /// Puts another status in place of the one that was read; nothing else of `body` counts but its version.
+    pub async fn replace_status<T: Written>(&self, name: &str, body: &Value) -> Result<T> {
+        let mut body = body.clone();
+        body["apiVersion"] = json!(T::api_version(&()));
+        body["kind"] = json!(T::kind(&()));
+        body["metadata"]["name"] = json!(name);
+        let path = format!("{}/{name}/status", T::url_path(&(), None));
+        let request = request("PUT", &path, Some("application/json"), body.to_string().into_bytes());
+        let answer: T = self.client.request(request).await?;
+        self.saw(answer.clone());
+        Ok(answer)
+    }
+
     /// Deletes this very object; one that is gone already, or another of the same name, is no error.
     pub async fn delete<T: Written>(&self, name: &str, uid: &str) -> Result<()> {
         let preconditions = Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None });

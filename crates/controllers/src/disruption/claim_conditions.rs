@@ -11,15 +11,14 @@ use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::labels::NODEPOOL;
 use karpenter_index::{Change, Key, What};
 use karpenter_provider::GetError;
-use serde_json::json;
 
 use super::consolidatable::{self, Verdict};
 use super::drifted;
 use crate::clock::until;
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
+use crate::patch::Lock;
 use crate::reconciler::{Action, Reconciler};
-use crate::write::locked;
 
 /// Drift that no watched object tells of is found in this time.
 const RECHECK: Duration = Duration::from_mins(5);
@@ -82,9 +81,7 @@ impl Reconciler for ClaimConditions {
         let now = context.clock.now();
         let quiet = consolidatable::verdict(&claim, &pool, now);
         if let Some(changed) = changed(&claim, &drift, quiet, now) {
-            let conditions = changed.status.as_ref().and_then(|status| status.conditions.as_ref());
-            let patch = locked(json!({"status": {"conditions": conditions}}), version(&claim));
-            unless_gone(context.merge_status::<NodeClaim>(&key.name, &patch).await)?;
+            unless_gone(context.write_status(&*claim, &changed, Lock::Version).await)?;
         }
         drift?;
         let again = if drifted::is_launched(&claim) { Action::After(RECHECK) } else { Action::Done };
@@ -168,6 +165,12 @@ fn changed(claim: &NodeClaim, drift: &Result<Drift>, quiet: Verdict, now: Timest
         Verdict::Remove | Verdict::RemoveUntil(_) => conditions.clear(conditions::CONSOLIDATABLE),
     };
     differs.then_some(changed)
+}
+
+/// Whether the claim says already now that it may be consolidated.
+pub(crate) fn is_quiet(claim: &NodeClaim, context: &Context, now: Timestamp) -> bool {
+    let pool = pool_of(claim).and_then(|name| context.index.node_pool(name));
+    pool.is_some_and(|pool| consolidatable::verdict(claim, &pool, now) == Verdict::Set)
 }
 
 pub(super) fn version(claim: &NodeClaim) -> Option<&str> {

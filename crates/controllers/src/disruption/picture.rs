@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use karpenter_api::NodePool;
@@ -12,10 +13,14 @@ use karpenter_index::{Machine, MachineId, facts};
 use rustc_hash::FxHashMap;
 
 use super::queue::Commands;
+use crate::clock::later;
 use crate::context::Context;
 use crate::pricing;
 use crate::provisioning::pools::{self, Offer};
 use crate::recorder::ObjectRef;
+
+/// Within this time nodes are expected to start.
+const START: Duration = Duration::from_mins(2);
 
 /// Owns what a [`Snapshot`] borrows, and knows whose objects its numbers stand for.
 #[derive(Debug)]
@@ -30,6 +35,7 @@ pub(super) struct Picture {
     pool_facts: BTreeMap<Arc<str>, PoolFacts>,
     /// Moves with everything that consolidation may find something new in; read before anything else was.
     pub(super) state: u64,
+    taken: Timestamp,
 }
 
 impl Picture {
@@ -59,7 +65,7 @@ impl Picture {
             None => NodeFacts { nominated: true, consolidatable: false, ..NodeFacts::default() },
         });
         let facts = facts.collect();
-        Some(Self { world, offers, machines, facts, pools, pool_facts, state })
+        Some(Self { world, offers, machines, facts, pools, pool_facts, state, taken: now })
     }
 
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
@@ -76,6 +82,13 @@ impl Picture {
         let claim = machine.and_then(|machine| machine.claim.as_deref()).map(ObjectRef::node_claim);
         let node = machine.and_then(|machine| machine.node.as_deref()).filter(|_| claim.is_some()).map(ObjectRef::node);
         node.into_iter().chain(claim)
+    }
+
+    /// Whether the node has only just been asked for: that it is not complete yet is no news.
+    pub(super) fn is_starting(&self, node: usize) -> bool {
+        let claim = self.machines[node].as_ref().and_then(|machine| machine.claim.as_deref());
+        let created = claim.and_then(|claim| claim.metadata.creation_timestamp.as_ref());
+        created.is_some_and(|created| self.taken < later(created.0, START))
     }
 
     pub(super) fn id(&self, node: usize) -> Option<&MachineId> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use karpenter_disruption::{Command, Decision, Method, NodeDecision, Proposal, Reason, budgets};
+use karpenter_disruption::{Blocked, Command, Decision, Method, NodeDecision, Proposal, Reason, budgets};
 use karpenter_index::facts;
 
 use super::picture::Picture;
@@ -98,7 +98,9 @@ fn reasons_to_go(proposal: &Proposal, node: &NodeDecision, drifted: bool) -> Vec
 
 /// On the Node and the NodeClaim, the most telling reason of each kind.
 fn of_node(picture: &Picture, node: &NodeDecision, drifted: bool) -> Vec<Event> {
-    let first = |kind: Told| node.reasons.iter().find(|reason| why::told(reason, drifted) == kind);
+    let starts =
+        |reason: &Reason| matches!(reason, Reason::Blocked(Blocked::NotInitialized)) && picture.is_starting(node.node);
+    let first = |kind: Told| node.reasons.iter().find(|reason| why::told(reason, drifted) == kind && !starts(reason));
     let mut events = Vec::new();
     if let Some(reason) = first(Told::Blocked) {
         let text = why::text(&picture.world, reason);

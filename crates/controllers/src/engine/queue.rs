@@ -7,6 +7,9 @@ use tokio::time::Instant;
 
 use crate::reconciler::Backoff;
 
+/// When to look again at what somebody else wrote first, if no news come.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     backoff: Backoff,
@@ -107,6 +110,21 @@ impl<T: Ord + Clone> Queue<T> {
         failures
     }
 
+    /// Somebody else wrote first. What they wrote is here already or on its way and brings the work back by itself; the
+    /// timer is for news that never come. Answers how often in a row.
+    pub(crate) fn give_way(&mut self, key: &T, now: Instant) -> u32 {
+        let failures = self.failures.entry(key.clone()).or_default();
+        *failures += 1;
+        let failures = *failures;
+        if self.busy.remove(key) == Some(true) {
+            self.push(key.clone());
+        } else {
+            let delay = FIRST_LOOK.saturating_mul(1 << (failures - 1).min(30)).min(self.backoff.last);
+            self.push_at(key.clone(), now + delay);
+        }
+        failures
+    }
+
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
     }
@@ -185,6 +203,25 @@ mod tests {
         queue.push("a");
         assert_eq!(queue.pop(now), Some("a"));
         assert_eq!(queue.retry(&"a", now), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_wrote_second_looks_again_when_the_news_are_in() {
+        // covers: LC-GEN-11
+        let now = Instant::now();
+        let mut queue = queue();
+        queue.push("a");
+        assert_eq!(queue.pop(now), Some("a"));
+        queue.push("a");
+        queue.give_way(&"a", now);
+        assert_eq!(queue.pop(now), Some("a"), "the news came while it was at work");
+        queue.give_way(&"a", now);
+        assert_eq!(queue.pop(now), None);
+        queue.push("a");
+        assert_eq!(queue.pop(now), Some("a"), "the news came afterwards");
+        queue.give_way(&"a", now);
+        assert_eq!(queue.next_timer(), Some(now + 4 * FIRST_LOOK), "ever later without news");
+        assert_eq!(queue.bucket, None, "no failure: others do not wait for it");
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use karpenter_api::NodeClaim;
-use karpenter_api::conditions::{INITIALIZED, LAUNCHED, REGISTERED, Status};
+use karpenter_api::conditions::{CONSISTENT_STATE_FOUND, CONSOLIDATABLE, INITIALIZED, LAUNCHED, REGISTERED, Status};
 use karpenter_api::labels;
 use karpenter_provider::{Machine, Registration, chain};
 use kube::Api;
@@ -15,6 +15,7 @@ use kube::api::ListParams;
 
 use super::{Launched, health, initialization, launch, liveness, nodes_of, registration};
 use crate::context::Context;
+use crate::disruption::is_quiet;
 use crate::error::{Error, Result};
 use crate::nodepool::SharedRegistrations;
 use crate::ownership::{Matches, claim_provider_id};
@@ -158,7 +159,10 @@ impl<'a> Pass<'a> {
         let node_name = node.metadata.name.clone().unwrap_or_default();
         let provider_id = claim_provider_id(&self.claim);
         tracing::info!(claim = self.name(), provider_id, node = node_name, "registered nodeclaim");
-        self.claim.conditions_at(now).set_true(REGISTERED);
+        let mut conditions = self.claim.conditions_at(now);
+        conditions.set_true(REGISTERED);
+        // What would be the first answer about a node that nobody uses yet, in a write of its own.
+        conditions.set_true(CONSISTENT_STATE_FOUND);
         self.claim.status.get_or_insert_default().node_name = Some(node_name);
         health::succeeded(&self.claim, self.context, self.registrations).await
     }
@@ -201,6 +205,9 @@ impl<'a> Pass<'a> {
         let (provider_id, allocatable) = (claim_provider_id(&self.claim), allocatable_text(node));
         tracing::info!(claim = self.name(), provider_id, node = node_name, allocatable, "initialized nodeclaim");
         self.claim.conditions_at(now).set_true(INITIALIZED);
+        if is_quiet(&self.claim, self.context, now) {
+            self.claim.conditions_at(now).set_true(CONSOLIDATABLE);
+        }
         Ok(())
     }
 

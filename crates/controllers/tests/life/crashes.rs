@@ -121,6 +121,7 @@ async fn every_named_crash_point_of_a_claims_life() {
     // covers: CP-B1, CP-B2, CP-B3, CP-B4, CP-B7, CP-C2, CP-C5, CP-E1, CP-E2, CP-E4, CP-E5, CP-E6, CP-E8, CP-E10, CP-E11, CP-E12
     let mut stage = Stage::new().await;
     let claims = "PATCH /apis/karpenter.sh/v1/nodeclaims/";
+    let statuses = "PUT /apis/karpenter.sh/v1/nodeclaims/";
     let nodes = "PATCH /api/v1/nodes/";
     let points: [(&str, When, Vec<&'static str>, &str); 18] = [
         ("b1", When::After, vec![claims, labels::TERMINATION_FINALIZER], "2"),
@@ -128,7 +129,7 @@ async fn every_named_crash_point_of_a_claims_life() {
         ("b2", When::After, vec!["cloud create"], "test:"),
         ("b3", When::Before, vec![claims, "test.example/launched"], ""),
         ("b4", When::After, vec![claims, "test.example/launched"], "2"),
-        ("b7", When::After, vec![claims, "/status", "providerID"], "2"),
+        ("b7", When::After, vec![statuses, "/status", "providerID"], "2"),
         ("c2", When::After, vec![nodes, labels::REGISTERED], "2"),
         ("c5", When::After, vec![nodes, labels::INITIALIZED], "2"),
         ("e1", When::Before, vec![claims, labels::TERMINATION_TIMESTAMP], ""),
@@ -136,7 +137,7 @@ async fn every_named_crash_point_of_a_claims_life() {
         ("e4", When::After, vec![nodes, labels::DISRUPTED_TAINT], "2"),
         ("e5", When::Before, vec!["POST", "/eviction"], ""),
         ("e6", When::After, vec!["POST", "/eviction"], "201"),
-        ("e8", When::Before, vec![claims, "/status", "Draining"], ""),
+        ("e8", When::Before, vec![statuses, "/status", "Draining"], ""),
         ("e10", When::After, vec!["cloud delete"], "stopping"),
         ("e11", When::After, vec!["cloud delete"], "not found"),
         ("e12", When::After, vec![nodes, "$deleteFromPrimitiveList/finalizers"], "2"),
@@ -257,9 +258,9 @@ async fn outcomes_may_be_counted_twice_and_the_condition_stays_right() {
     let healthy = |pool: &NodePool| pool.condition_status("NodeRegistrationHealthy");
     // The pool was told that the node registered, the claim was not.
     stage.scythe.arm(When::After, |effect| {
-        effect.has(&["PATCH", "nodepools/p/status", "NodeRegistrationHealthy\",\"status\":\"True"])
+        effect.has(&["PUT", "nodepools/p/status", "NodeRegistrationHealthy\",\"status\":\"True"])
             || effect.has(&[
-                "PATCH",
+                "PUT",
                 "nodepools/p/status",
                 "\"type\":\"NodeRegistrationHealthy\"",
                 "\"reason\":\"NodeRegistrationHealthy\"",

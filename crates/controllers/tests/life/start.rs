@@ -32,7 +32,7 @@ async fn a_claim_becomes_a_node() {
     let finalizer = place(&["PATCH", "nodeclaims/one", labels::TERMINATION_FINALIZER]);
     let launch = place(&["cloud create one"]);
     let metadata = place(&["PATCH", "nodeclaims/one", "test.large"]);
-    let status = place(&["PATCH", "nodeclaims/one/status", "providerID"]);
+    let status = place(&["PUT", "nodeclaims/one/status", "providerID"]);
     assert!(finalizer < launch && launch < metadata && metadata < status, "{effects:#?}");
 
     stage.until("it is registered", 60, || async { stage.is("one", "Registered", True, "Registered").await }).await;
@@ -301,7 +301,7 @@ async fn what_others_say_meanwhile_is_not_overwritten() {
     stage.until("it is launched", 5, || async { stage.is("one", "Launched", True, "Launched").await }).await;
     // Somebody else writes a condition while the controllers' view of the claim stands still.
     let slow = Breakage::Latency(std::time::Duration::from_secs(2));
-    stage.server().inject(Fault { times: Some(1), ..broken("PATCH", "/nodeclaims/one/status", slow) });
+    stage.server().inject(Fault { times: Some(1), ..broken("PUT", "/nodeclaims/one/status", slow) });
     stage.until("the node comes", 60, || async { !stage.list(NODES).await.is_empty() }).await;
     let path = format!("{CLAIMS}/one/status");
     let mut conditions = stage.get(&path).await.unwrap()["status"]["conditions"].as_array().unwrap().clone();

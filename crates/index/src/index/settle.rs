@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use karpenter_api::NodeClaim;
-use karpenter_api::conditions::{CONSOLIDATABLE, DRIFTED, INITIALIZED, Status};
+use karpenter_api::conditions::{CONSOLIDATABLE, DRIFTED, INITIALIZED, READY, Status};
 use karpenter_api::labels::DO_NOT_DISRUPT;
 use karpenter_core::labels::NODEPOOL;
 use karpenter_core::node::Stage;
@@ -45,10 +45,11 @@ impl State {
                 self.settle_claim(&change.key.name, pair.new.as_deref());
             }
             What::NodePool(pair) => {
-                let generation = |pool: &Option<Arc<karpenter_api::NodePool>>| {
-                    pool.as_ref().and_then(|pool| pool.metadata.generation)
+                // From a pool that has become ready there is something to buy again.
+                let offers = |pool: &Option<Arc<karpenter_api::NodePool>>| {
+                    pool.as_ref().map(|pool| (pool.metadata.generation, pool.condition_status(READY)))
                 };
-                if generation(&pair.old) != generation(&pair.new) {
+                if offers(&pair.old) != offers(&pair.new) {
                     self.unsettled += 1;
                 }
             }
