@@ -8,6 +8,7 @@ mod drift;
 mod memory;
 mod simulation;
 mod spot;
+mod spot_noise;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,6 +18,12 @@ use crate::verdicts::Worth;
 /// over: whatever is launched is among them, and is not replaced again at once.
 pub(crate) const SPOT_TO_SPOT_TYPES: usize = 15;
 
+/// Spot prices go up and down by some percent all day. One node is kept calm by the number of types it is compared with;
+/// several are replaced by spot only for less than this part of their price, or they would follow every wave. A twentieth
+/// too dear on one side and a twentieth too cheap on the other look like a tenth saved, and as much again keeps what is
+/// nearly worth it from becoming so by chance.
+const SPOT_NOISE: (u64, u64) = (4, 5);
+
 /// What a set of candidates would be replaced with.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Trial {
@@ -173,8 +179,13 @@ fn buy(
         asked.push(narrowing);
         least.push(what_if.least_worst(new, narrowing));
     }
+    let several = candidates.len() > 1 || housing.new_nodes > 1;
+    let below = match several && asked.contains(&Narrowing::Spot) {
+        true => price.fraction(SPOT_NOISE.0, SPOT_NOISE.1),
+        false => price,
+    };
     let mut bought = Vec::with_capacity(asked.len());
-    for (new, limit) in limits(&least, price)?.into_iter().enumerate() {
+    for (new, limit) in limits(&least, below)?.into_iter().enumerate() {
         let (narrowing, cheapest) = (asked[new], least[new]);
         let mut offers = what_if.offers(new, narrowing);
         offers.retain(|offer| offer.worst < limit);
@@ -182,7 +193,6 @@ fn buy(
         if offers.is_empty() {
             return Err(Reason::NotCheaper { price, cheapest });
         }
-        let several = candidates.len() > 1 || housing.new_nodes > 1;
         if several {
             not_of_a_kind(what_if, rules, candidates, new, &mut offers)?;
             check_min_values(what_if, new, narrowing, &offers)?;
