@@ -25,7 +25,7 @@ enum Kind {
 }
 
 impl Body {
-    pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
+    pub fn full(bytes: impl Into<Bytes>) -> Body {
         Body(Kind::Pieces(VecDeque::from([bytes.into()])))
     }
 

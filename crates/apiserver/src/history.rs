@@ -1,6 +1,8 @@
 //! The history: every write with its time, verb, key, version and a hash of the object. Two runs of the same seed have
 //! the same history to the byte, and the digest says so without keeping it.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use crate::store::Object;
@@ -58,11 +60,13 @@ pub(crate) struct WriteLog {
     keep: bool,
     writes: Vec<Write>,
     digest: Digest,
+    /// How many there were of each kind.
+    counts: BTreeMap<String, u64>,
 }
 
 impl WriteLog {
     pub(crate) fn new(keep: bool) -> Self {
-        Self { keep, writes: Vec::new(), digest: Digest::default() }
+        Self { keep, ..Self::default() }
     }
 
     pub(crate) fn record(&mut self, time: Timestamp, verb: Verb, table: &str, object: &Object) {
@@ -71,6 +75,10 @@ impl WriteLog {
         all = self::hash(table.as_bytes(), all);
         all = self::hash(object.key.as_bytes(), all);
         self.digest = Digest { writes: self.digest.writes + 1, hash: all };
+        match self.counts.get_mut(table) {
+            Some(count) => *count += 1,
+            None => drop(self.counts.insert(table.to_owned(), 1)),
+        }
         if self.keep {
             let key = format!("{table}/{}", object.key);
             self.writes.push(Write { time, verb, key, version: object.version, hash });
@@ -79,6 +87,10 @@ impl WriteLog {
 
     pub(crate) fn digest(&self) -> Digest {
         self.digest
+    }
+
+    pub(crate) fn counts(&self) -> &BTreeMap<String, u64> {
+        &self.counts
     }
 
     pub(crate) fn writes(&self) -> &[Write] {

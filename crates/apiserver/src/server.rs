@@ -156,6 +156,11 @@ impl ApiServer {
         self.inner.state().store.log.digest()
     }
 
+    /// How many writes there were of each kind of object.
+    pub fn writes_by_kind(&self) -> std::collections::BTreeMap<String, u64> {
+        self.inner.state().store.log.counts().clone()
+    }
+
     /// The version of the last write.
     pub fn version(&self) -> u64 {
         self.inner.state().store.version()

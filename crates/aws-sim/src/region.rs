@@ -212,8 +212,23 @@ impl Region {
 
     /// An instance stops or disappears by a hand that is not ours.
     pub fn kill(&self, instance: &str, state: InstanceState) {
+        self.end(instance, state, (state == InstanceState::Stopped).then_some("stopped"));
+    }
+
+    /// EC2 takes a spot instance back, and whatever warning there was got lost.
+    pub fn reclaim(&self, instance: &str) {
+        self.end(instance, InstanceState::ShuttingDown, Some("spot_reclaimed"));
+    }
+
+    /// Counted only where there was something to end.
+    fn end(&self, instance: &str, into: InstanceState, counted: Option<&str>) {
         let now = self.now();
-        self.lock().end(&self.shared.options, instance, state, now);
+        let mut state = self.lock();
+        if state.records.get(instance).is_some_and(|record| record.ended_at.is_none()) {
+            counted.iter().for_each(|kind| state.faults.count(kind));
+            state.end(&self.shared.options, instance, into, now);
+        }
+        drop(state);
         self.shared.changed.notify_waiters();
     }
 

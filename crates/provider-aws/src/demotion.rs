@@ -22,7 +22,8 @@ pub const EVERY: Duration = Duration::from_secs(60);
 pub async fn round(parts: &Parts, client: &kube::Client) -> Result<usize, ProviderError> {
     let failed = |what: &'static str| move |error| ProviderError::new(what, error);
     let claims = Api::<NodeClaim>::all(client.clone());
-    let mut reserved = claims.list(&Default::default()).await.map_err(failed("listing NodeClaims"))?.items;
+    let listed = parts.objects.node_claims().await;
+    let mut reserved = listed.map_err(|error| ProviderError::new("listing NodeClaims", error))?;
     reserved.retain(|claim| {
         let kind = claim.metadata.labels.as_ref().and_then(|labels| labels.get(labels::CAPACITY_TYPE));
         kind.is_some_and(|kind| kind == RESERVED) && claim.metadata.deletion_timestamp.is_none()

@@ -32,6 +32,30 @@ pub struct TypeSeries {
     pub memory_bytes: u64,
 }
 
+/// What can be bought. Whoever asks for series gets them made then: there are ten thousand, and they are asked for now and
+/// then.
+#[derive(Clone)]
+pub struct Sold {
+    lists: Vec<InstanceTypes>,
+    market: Arc<Market>,
+    reserved_capacity: bool,
+}
+
+impl Sold {
+    pub fn offerings(&self) -> Vec<OfferingSeries> {
+        offerings(&self.lists, self.reserved_capacity)
+    }
+
+    pub fn types(&self) -> Vec<TypeSeries> {
+        let types = self.market.types.iter().map(|facts| TypeSeries {
+            instance_type: facts.name.clone(),
+            vcpus: facts.vcpus,
+            memory_bytes: facts.memory_mib << 20,
+        });
+        types.collect()
+    }
+}
+
 /// What was told last. Lists and market are shared values that are replaced, never changed, so the same ones are no news.
 #[derive(Default)]
 pub struct Told(Mutex<Option<(Vec<InstanceTypes>, Arc<Market>)>>);
@@ -72,17 +96,7 @@ pub async fn round(parts: &Parts, told: &Told) -> Result<Duration, ProviderError
     lists.dedup_by_key(|list| list.as_ptr().addr());
     let market = parts.types.market();
     if told.is_news(&lists, &market) {
-        let offerings = offerings(&lists, parts.settings.ec2.reserved_capacity);
-        let types: Vec<TypeSeries> = market
-            .types
-            .iter()
-            .map(|facts| TypeSeries {
-                instance_type: facts.name.clone(),
-                vcpus: facts.vcpus,
-                memory_bytes: facts.memory_mib << 20,
-            })
-            .collect();
-        parts.observer.offerings(&offerings, &types);
+        parts.observer.offerings(Sold { lists, market, reserved_capacity: parts.settings.ec2.reserved_capacity });
     }
     if broken.is_empty() {
         return Ok(EVERY);

@@ -25,7 +25,7 @@ use crate::images::Images;
 use crate::instances::{Instances, Look, capacity_type, instance_id};
 use crate::launch::{FleetBatch, Launched, Plans, reservation_labels};
 use crate::objects::{Objects, claim_subject, pool_subject};
-use crate::offering_series::{OfferingSeries, TypeSeries};
+use crate::offering_series::Sold;
 use crate::own_kubelet;
 use crate::permissions::Permissions;
 use crate::placement_groups::PlacementGroups;
@@ -92,7 +92,7 @@ pub trait Observer: Send + Sync {
     fn user_data(&self, _class: &str, _bytes: usize) {}
     fn node_class_gone(&self, _class: &str) {}
     /// What can be bought, as of now; replaces what was said before.
-    fn offerings(&self, _series: &[OfferingSeries], _types: &[TypeSeries]) {}
+    fn offerings(&self, _sold: Sold) {}
 }
 
 /// For tests and tools without metrics.

@@ -11,7 +11,7 @@ use karpenter_ec2::catalogue::refresh::NoPrices;
 use karpenter_ec2::catalogue::{PricesByZone, RegionFacts, SpotPrices, TypeFacts, ZoneNames, builtin};
 use karpenter_ec2::kubelet::expression::{self, Formulas};
 use karpenter_ec2::kubelet::{self, Formula, Resolved};
-use karpenter_ec2::nodeclass::{self, KubeletFacts, NodeClassFacts, PlacementStrategy};
+use karpenter_ec2::nodeclass::{self, CapacityReservation, KubeletFacts, NodeClassFacts, PlacementStrategy};
 use karpenter_ec2::{Circumstances, Ec2Settings, InstanceTypesError, Place, resolve};
 use karpenter_provider::InstanceTypes;
 
@@ -36,6 +36,8 @@ pub struct Types {
     cached: Mutex<Vec<Cached>>,
     memory: Mutex<Memory>,
     formulas: Ttl<String, Arc<Formula>>,
+    /// Node classes as they were last seen.
+    read: Mutex<Vec<(EC2NodeClass, NodeClassFacts)>>,
 }
 
 /// What EC2 sells in the region, as of the last refresh.
@@ -59,7 +61,55 @@ struct Cached {
     shifted: BTreeSet<String>,
     versions: [u64; 4],
     until: Timestamp,
+    circumstances: Circumstances,
     types: InstanceTypes,
+}
+
+impl Cached {
+    /// The types that look different now; nothing where all of them may.
+    fn differing(&self, facts: &NodeClassFacts, now: &Circumstances) -> Option<BTreeSet<Arc<str>>> {
+        let Circumstances {
+            discovered_memory,
+            out_of_stock,
+            closed_partitions,
+            closed_classes,
+            full_subnets,
+            shifted_zones,
+            overlay_prices,
+            formulas,
+        } = now;
+        let then = &self.circumstances;
+        let same = then.closed_classes == *closed_classes
+            && then.full_subnets == *full_subnets
+            && then.shifted_zones == *shifted_zones
+            && then.overlay_prices == *overlay_prices
+            && then.formulas == *formulas;
+        let plain = |facts: &NodeClassFacts| NodeClassFacts { capacity_reservations: Vec::new(), ..facts.clone() };
+        if !same || plain(&self.facts) != plain(facts) {
+            return None;
+        }
+        let mut names = BTreeSet::new();
+        changed(&then.discovered_memory, discovered_memory, &mut names);
+        changed(&then.out_of_stock, out_of_stock, &mut names);
+        changed(&then.closed_partitions, closed_partitions, &mut names);
+        changed(&reserved(&self.facts), &reserved(facts), &mut names);
+        Some(names)
+    }
+}
+
+/// Names whose entries are not the same in both.
+fn changed<V: PartialEq>(a: &BTreeMap<Arc<str>, V>, b: &BTreeMap<Arc<str>, V>, names: &mut BTreeSet<Arc<str>>) {
+    let all = a.keys().chain(b.keys());
+    names.extend(all.filter(|name| a.get(*name) != b.get(*name)).cloned());
+}
+
+/// Reservations by the type they are for, in order.
+fn reserved(facts: &NodeClassFacts) -> BTreeMap<Arc<str>, Vec<&CapacityReservation>> {
+    let mut by_type: BTreeMap<Arc<str>, Vec<&CapacityReservation>> = BTreeMap::new();
+    for one in &facts.capacity_reservations {
+        by_type.entry(one.instance_type.clone()).or_default().push(one);
+    }
+    by_type
 }
 
 /// What registered nodes reported, by type and set of images: the lowest counts.
@@ -98,6 +148,7 @@ impl Types {
             cached: Mutex::default(),
             memory: Mutex::default(),
             formulas: Ttl::new(FORMULA_LIFE),
+            read: Mutex::default(),
         }
     }
 
@@ -210,7 +261,7 @@ impl Types {
         if market.region.offered.is_empty() {
             return Err(ListError::NoOfferings);
         }
-        let facts = class_facts(class, group, reservations, self.settings.reserved_capacity, now)?;
+        let facts = class_facts(self.said(class)?, group, reservations, self.settings.reserved_capacity, now)?;
         let (images, key) = (image_ids(class), key(&facts));
         let memory_version = self.memory.lock().unwrap_or_else(PoisonError::into_inner).version;
         let versions = [market.version, unavailable.changes(now), memory_version, reservations.changes()];
@@ -223,11 +274,22 @@ impl Types {
         circumstances.discovered_memory = self.discovered(&images, now);
         circumstances.shifted_zones = shifted.iter().map(|zone| Arc::from(zone.as_str())).collect();
         circumstances.formulas = self.formulas(&facts.kubelet, now);
-        let place = Place { name: &self.aws.region, facts: &market.region };
-        let resolved = resolve(market.types.iter(), place, &facts, &self.settings, &circumstances)?;
+        let last = self.last(&key, &images, market.version, &circumstances, now);
+        let of = |types: &mut dyn Iterator<Item = &TypeFacts>| {
+            let place = Place { name: &self.aws.region, facts: &market.region };
+            resolve(types, place, &facts, &self.settings, &circumstances)
+        };
+        let resolved = match &last {
+            // Refusals come and go by the minute, and concern a type or two.
+            Some((_, names)) => of(&mut market.types.iter().filter(|kind| names.contains(&kind.name)))?,
+            None => of(&mut market.types.iter())?,
+        };
         let mut cached = self.lock();
         let before = cached.iter().find(|entry| entry.facts == key && entry.images == images);
-        let types = renewed(before.map(|entry| &entry.types), resolved);
+        let types = match last {
+            Some((types, _)) => replaced(types, resolved),
+            None => renewed(before.map(|entry| &entry.types), resolved),
+        };
         // What is older than the market, or than what is known of refusals, is never asked for again.
         cached.retain(|entry| {
             entry.versions == versions && now < entry.until && (entry.facts != key || entry.images != images)
@@ -236,8 +298,27 @@ impl Types {
         if cached.len() >= CACHED {
             cached.remove(0);
         }
-        cached.push(Cached { facts: key, images, shifted, versions, until: later(now, LIFE), types: types.clone() });
+        let until = later(now, LIFE);
+        cached.push(Cached { facts: key, images, shifted, versions, until, circumstances, types: types.clone() });
         Ok(types)
+    }
+
+    /// What a class says of itself, read once as long as it says the same: it is asked for with every look at every
+    /// claim.
+    fn said(&self, class: &EC2NodeClass) -> Result<NodeClassFacts, ListError> {
+        let held = || self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |of: &EC2NodeClass| of.spec == class.spec && of.status == class.status;
+        if let Some((_, facts)) = held().iter().find(|(of, _)| same(of) && of.metadata == class.metadata) {
+            return Ok(facts.clone());
+        }
+        let facts = wire_facts(class)?;
+        let mut held = held();
+        held.retain(|(of, _)| of.metadata.name != class.metadata.name);
+        if held.len() >= CACHED {
+            held.remove(0);
+        }
+        held.push((class.clone(), facts.clone()));
+        Ok(facts)
     }
 
     fn cached(
@@ -257,6 +338,23 @@ impl Types {
                 && entry.facts == *facts
         };
         cached.iter().find(same).map(|entry| entry.types.clone())
+    }
+
+    /// The list that is nearest to what is asked for, with the types of it that look different now.
+    fn last(
+        &self,
+        facts: &NodeClassFacts,
+        images: &BTreeSet<String>,
+        market: u64,
+        circumstances: &Circumstances,
+        now: Timestamp,
+    ) -> Option<(InstanceTypes, BTreeSet<Arc<str>>)> {
+        let cached = self.lock();
+        let lasting =
+            cached.iter().filter(|entry| entry.versions[0] == market && entry.images == *images && now < entry.until);
+        let near = lasting.filter_map(|entry| Some((entry.differing(facts, circumstances)?, &entry.types)));
+        let nearest = near.min_by_key(|(names, _)| names.len());
+        nearest.map(|(names, types)| (types.clone(), names))
     }
 
     fn discovered(&self, images: &BTreeSet<String>, now: Timestamp) -> BTreeMap<Arc<str>, Quantity> {
@@ -312,6 +410,16 @@ fn renewed(before: Option<&InstanceTypes>, resolved: Vec<InstanceType>) -> Insta
     resolved.into_iter().map(|kind| known(&kind).unwrap_or_else(|| Arc::new(kind))).collect()
 }
 
+/// The list with these in the place of their namesakes.
+fn replaced(types: InstanceTypes, anew: Vec<InstanceType>) -> InstanceTypes {
+    if anew.is_empty() {
+        return types;
+    }
+    let mut anew: BTreeMap<Arc<str>, Arc<InstanceType>> =
+        anew.into_iter().map(|kind| (kind.name.clone(), Arc::new(kind))).collect();
+    types.iter().map(|kind| anew.remove(&kind.name).unwrap_or_else(|| kind.clone())).collect()
+}
+
 fn image_ids(class: &EC2NodeClass) -> BTreeSet<String> {
     let amis = class.status.iter().filter_map(|status| status.amis.as_ref()).flatten();
     amis.map(|ami| ami.id.clone()).collect()
@@ -319,13 +427,12 @@ fn image_ids(class: &EC2NodeClass) -> BTreeSet<String> {
 
 /// What of the class decides how types look. Here a missing status means "nothing found", never "everything".
 fn class_facts(
-    class: &EC2NodeClass,
+    mut facts: NodeClassFacts,
     group: Option<&PlacementGroup>,
     reservations: &Reservations,
     reserved_capacity: bool,
     now: Timestamp,
 ) -> Result<NodeClassFacts, ListError> {
-    let mut facts = wire_facts(class)?;
     if facts.subnets.as_ref().is_none_or(Vec::is_empty) {
         return Err(ListError::NoSubnets);
     }

@@ -232,11 +232,11 @@ mod tests {
             price: price.map(MicroUsd),
         };
         let kind = TypeSeries { instance_type: "m5.large".into(), vcpus: 2, memory_bytes: 8 << 30 };
-        series.offers.offerings(
-            &[offer("m5.large", true, Some(50_000)), offer("gone", true, None)],
-            std::slice::from_ref(&kind),
-        );
-        series.offers.offerings(&[offer("m5.large", true, Some(50_000)), offer("c5.large", false, None)], &[kind]);
+        let first = vec![offer("m5.large", true, Some(50_000)), offer("gone", true, None)];
+        let (of_first, of_second) = (kind.clone(), kind);
+        series.offers.offerings(move || (first.clone(), vec![of_first.clone()]));
+        let second = vec![offer("m5.large", true, Some(50_000)), offer("c5.large", false, None)];
+        series.offers.offerings(move || (second.clone(), vec![of_second.clone()]));
         series.offers.batched("create_fleet", 50, Duration::from_millis(35));
         series.offers.user_data("main", 1234);
         series.offers.user_data("other", 1);

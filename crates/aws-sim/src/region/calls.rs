@@ -129,10 +129,11 @@ impl Ec2 for Region {
             return Err(unknown_instance("DescribeInstances", missing));
         }
         let mut found = Vec::new();
-        for instance in state.records.values().filter_map(|record| record.seen(now)) {
+        for record in state.records.values() {
+            let (instance, Some(seen)) = (&record.instance, record.seen(now)) else { continue };
             let named = request.ids.is_empty() || request.ids.contains(&instance.id);
-            if named && matches(&instance, &request.filters)? {
-                found.push(instance);
+            if named && matches(instance, seen, &request.filters)? {
+                found.push(Instance { state: seen, ..instance.clone() });
             }
         }
         Ok(found)

@@ -36,10 +36,10 @@ impl Record {
         SimInstance { instance, price: self.price, node_name, ended_at: self.ended_at }
     }
 
-    /// As EC2 tells of it at this moment; nothing before it has heard.
-    pub(crate) fn seen(&self, now: Timestamp) -> Option<Instance> {
+    /// The state that EC2 tells of at this moment; nothing before it has heard.
+    pub(super) fn seen(&self, now: Timestamp) -> Option<InstanceState> {
         let visible = self.seen_states.iter().rev().find(|(from, _)| *from <= now)?;
-        Some(Instance { state: visible.1, ..self.instance.clone() })
+        Some(visible.1)
     }
 
     /// By the second, from launch to end.
@@ -64,13 +64,13 @@ pub(crate) fn matches_tags(filter: &Filter, tags: &Tags) -> Option<bool> {
     Some(tags.get(key).is_some_and(|value| filter.values.contains(value)))
 }
 
-/// All filters must match.
-pub(super) fn matches(instance: &Instance, filters: &[Filter]) -> Result<bool, AwsError> {
+/// All filters must match the instance in this state.
+pub(super) fn matches(instance: &Instance, state: InstanceState, filters: &[Filter]) -> Result<bool, AwsError> {
     for filter in filters {
         let one_of = |text: &str| filter.values.iter().any(|value| value == text);
         let matched = match (filter.name.as_str(), matches_tags(filter, &instance.tags)) {
             (_, Some(matched)) => matched,
-            ("instance-state-name", _) => one_of(instance.state.as_str()),
+            ("instance-state-name", _) => one_of(state.as_str()),
             ("instance-id", _) => one_of(&instance.id),
             ("instance-type", _) => one_of(&instance.instance_type),
             ("availability-zone", _) => one_of(&instance.zone),

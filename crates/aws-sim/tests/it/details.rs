@@ -7,7 +7,9 @@ use futures_util::future::join_all;
 use karpenter_aws_sim::{Options, Script, Target};
 use karpenter_core::InstanceType;
 use karpenter_provider::{CloudProvider, LaunchError};
-use karpenter_provider_aws::calls::{CapacityReservation, DescribeLaunchTemplates, Filter};
+use karpenter_provider_aws::calls::{
+    CapacityReservation, CreateFleet, DescribeLaunchTemplates, Filter, FleetConfig, FleetKind, Override,
+};
 use karpenter_provider_aws::{LiveObjects, Parts, Unobserved, tasks};
 use serde_json::{Value, json};
 
@@ -429,4 +431,56 @@ async fn what_is_known_is_asked_for_again_when_its_time_is_over() {
     assert_eq!(news(60).await, [&minute[..], &["GetInstanceProfile", "RunInstances"]].concat(), "after half an hour");
     assert!(!news(23 * 3600).await.contains(&"GetParameter"));
     assert!(news(3600).await.contains(&"GetParameter"), "after a day");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_bought_and_tagged_is_simulated_and_the_catalogue_stands_still() {
+    // covers: AWS-SIM-01, AWS-SIM-02
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let ec2 = lab.region.aws().ec2;
+    let everything = || async {
+        let subnets = ec2.describe_subnets(&[Filter::tag("karpenter.sh/discovery", "simulated")], 10).await.unwrap();
+        let ids: Vec<String> = subnets.into_iter().map(|subnet| subnet.id).collect();
+        (ids, ec2.describe_instance_types(100).await.unwrap(), ec2.describe_instance_type_offerings(100).await.unwrap())
+    };
+    let before = everything().await;
+    assert!(before.0.len() >= 3 && before.1.iter().any(|kind| &*kind.name == "m5.large"));
+    lab.provider.create(&on_demand("one")).await.unwrap();
+    let bought = lab.region.instances().remove(0).instance;
+    let template = ec2.describe_launch_templates(&DescribeLaunchTemplates::default()).await.unwrap().remove(0);
+    let over = Override {
+        instance_type: bought.instance_type.clone(),
+        subnet_id: bought.subnet_id.clone().unwrap(),
+        image_id: bought.image_id.clone(),
+        zone: bought.zone.clone(),
+        priority: karpenter_core::MicroUsd(1),
+    };
+    let request = CreateFleet {
+        client_token: None,
+        dry_run: false,
+        kind: FleetKind::OnDemand,
+        total: 2,
+        configs: vec![FleetConfig { template_name: template.name.clone(), version: "$Latest", overrides: vec![over] }],
+        tags: tags(&[("team", "a")]),
+        context: None,
+        prioritized: false,
+    };
+    let fleet = ec2.create_fleet(&request).await.unwrap();
+    let ids: Vec<&str> = fleet.instances.iter().flat_map(|some| &some.ids).map(String::as_str).collect();
+    assert_eq!(ids.len(), 2, "{fleet:?}");
+    let all = ids.iter().map(|id| ("i-", *id)).chain([("fleet-", &*fleet.fleet_id), ("lt-", &*template.id)]);
+    for (prefix, id) in all {
+        let rest = id.strip_prefix(prefix).unwrap_or_else(|| panic!("{id}"));
+        assert!(rest.len() >= 17 && rest.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), "{id}");
+    }
+    assert!(ids.iter().all(|id| id.len() == "i-".len() + 17));
+    ec2.create_tags(&[ids[0].to_owned()], &tags(&[("later", "b")])).await.unwrap();
+    ec2.terminate_instances(&[ids[1].to_owned()]).await.unwrap();
+    let found = lab.region.instances();
+    let of = |id: &str| found.iter().find(|one| one.instance.id == id).unwrap();
+    assert_eq!((of(ids[0]).instance.tags["team"].as_str(), of(ids[0]).instance.tags["later"].as_str()), ("a", "b"));
+    assert!(of(ids[0]).ended_at.is_none() && of(ids[1]).ended_at.is_some());
+    tokio::time::sleep(Duration::from_secs(86_400)).await;
+    assert_eq!(everything().await, before, "read once, whatever is bought and however long it takes");
 }

@@ -14,7 +14,7 @@ use karpenter_provider::GetError;
 
 use super::consolidatable::{self, Verdict};
 use super::drifted;
-use crate::clock::until;
+use crate::clock::{later, until};
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
 use crate::patch::Lock;
@@ -28,6 +28,34 @@ const RECHECK: Duration = Duration::from_mins(5);
 pub struct ClaimConditions {
     /// When a claim's instance type was last found, by the claim's uid. Only successes are remembered.
     types_found: Mutex<BTreeMap<String, Timestamp>>,
+    /// Claims that had not drifted when they were last looked at, by uid.
+    looked_at: Mutex<BTreeMap<String, (Timestamp, Look)>>,
+}
+
+/// Pods come and go all the time, and none of them makes a claim drift: while all that matters is as it was, a look counts
+/// until the next one is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Look {
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    image: Option<String>,
+    pool: Option<i64>,
+    pool_annotations: Option<BTreeMap<String, String>>,
+    class: Option<String>,
+}
+
+impl Look {
+    fn at(claim: &NodeClaim, pool: &NodePool, context: &Context) -> Self {
+        let class = context.index.node_class(&pool.spec.template.spec.node_class_ref.name);
+        Self {
+            labels: claim.metadata.labels.clone(),
+            annotations: claim.metadata.annotations.clone(),
+            image: claim.status.as_ref().and_then(|status| status.image_id.clone()),
+            pool: pool.metadata.generation,
+            pool_annotations: pool.metadata.annotations.clone(),
+            class: class.and_then(|class| class.metadata.resource_version.clone()),
+        }
+    }
 }
 
 /// What was found out about drift.
@@ -53,7 +81,9 @@ impl Reconciler for ClaimConditions {
         match &change.what {
             What::NodeClaim(pair) => {
                 if let (Some(old), None) = (&pair.old, &pair.new) {
-                    self.types_found().remove(old.metadata.uid.as_deref().unwrap_or_default());
+                    let uid = old.metadata.uid.as_deref().unwrap_or_default();
+                    self.types_found().remove(uid);
+                    self.looked_at().remove(uid);
                 }
                 pair.new.iter().map(|_| change.key.clone()).collect()
             }
@@ -75,7 +105,7 @@ impl Reconciler for ClaimConditions {
 
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
         let Some((claim, pool)) = observe(key, context) else { return Ok(Action::Done) };
-        let drift = self.drift(&claim, &pool, context).await;
+        let drift = self.drift_lately(&claim, &pool, context).await;
         // Asking the provider may have taken a while.
         let Some((claim, pool)) = observe(key, context) else { return Ok(Action::Done) };
         let now = context.clock.now();
@@ -84,7 +114,8 @@ impl Reconciler for ClaimConditions {
             unless_gone(context.write_status(&*claim, &changed, Lock::Version).await)?;
         }
         drift?;
-        let again = if drifted::is_launched(&claim) { Action::After(RECHECK) } else { Action::Done };
+        let again =
+            if drifted::is_launched(&claim) { Action::After(self.next_look(&claim, now)) } else { Action::Done };
         Ok(again.sooner(match quiet {
             Verdict::RemoveUntil(at) => Action::After(until(now, at)),
             Verdict::Set | Verdict::Remove => Action::Done,
@@ -93,6 +124,28 @@ impl Reconciler for ClaimConditions {
 }
 
 impl ClaimConditions {
+    /// As [`Self::drift`], unless a claim without drift has been looked at lately and nothing has changed since.
+    async fn drift_lately(&self, claim: &NodeClaim, pool: &NodePool, context: &Context) -> Result<Drift> {
+        let (uid, now) = (claim.metadata.uid.clone().unwrap_or_default(), context.clock.now());
+        let look = Look::at(claim, pool, context);
+        let last = self.looked_at().get(&uid).cloned();
+        if last.is_some_and(|(at, last)| now < later(at, RECHECK) && last == look) {
+            return Ok(Drift::Not);
+        }
+        let drift = self.drift(claim, pool, context).await;
+        match &drift {
+            Ok(Drift::Not) if drifted::is_launched(claim) => self.looked_at().insert(uid, (now, look)),
+            _ => self.looked_at().remove(&uid),
+        };
+        drift
+    }
+
+    /// How long the last look still counts.
+    fn next_look(&self, claim: &NodeClaim, now: Timestamp) -> Duration {
+        let last = self.looked_at().get(claim.metadata.uid.as_deref().unwrap_or_default()).map(|(at, _)| *at);
+        last.map_or(RECHECK, |at| until(now, later(at, RECHECK)))
+    }
+
     /// The checks in their order; the cheap ones first.
     async fn drift(&self, claim: &NodeClaim, pool: &NodePool, context: &Context) -> Result<Drift> {
         if !drifted::is_launched(claim) {
@@ -118,6 +171,10 @@ impl ClaimConditions {
             Err(GetError::NotFound { .. }) => Ok(Drift::Unknown),
             Err(error) => Err(failed(&error)),
         }
+    }
+
+    fn looked_at(&self) -> MutexGuard<'_, BTreeMap<String, (Timestamp, Look)>> {
+        self.looked_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn types_found(&self) -> MutexGuard<'_, BTreeMap<String, Timestamp>> {

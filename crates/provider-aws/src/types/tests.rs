@@ -1,7 +1,9 @@
+use karpenter_ec2::catalogue::CapacityClass;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::{Fake, ZONES, at, class};
+use crate::unavailable::Scope;
 
 struct Shop {
     fake: Arc<Fake>,
@@ -197,4 +199,28 @@ async fn readers_do_not_wait_for_a_refresh() {
     let begun = std::future::poll_fn(|waiting| std::task::Poll::Ready(refresh.as_mut().poll(waiting).is_ready()));
     let _ = begun.await;
     assert_eq!(shop.list(&class(json!({})), 0).len(), 2);
+}
+
+#[tokio::test]
+async fn a_list_brought_up_to_date_is_the_list_made_anew() {
+    // covers: AWS-IT-06
+    let (shop, class) = (Shop::new().await, class(json!({})));
+    let anew = |shop: &Shop, now: i64| {
+        shop.types.lock().clear();
+        shop.list(&class, now)
+    };
+    for (zone, memory, second) in [(ZONES[0], "7000Mi", 1), (ZONES[1], "7000Mi", 2), (ZONES[1], "6900Mi", 3)] {
+        let before = shop.list(&class, second);
+        shop.unavailable.mark_pool(CapacityClass::Spot, "m5.large", zone, &Scope::default(), at(second));
+        shop.types.observe_memory(&class, "m5.large", memory.parse().unwrap(), at(second));
+        let listed = shop.list(&class, second);
+        assert!(Arc::ptr_eq(&before[0], &listed[0]), "nothing happened to {}", before[0].name);
+        assert_ne!(before[1], listed[1]);
+        assert_eq!(*listed, *anew(&shop, second), "{zone} {memory}");
+    }
+    let before = shop.list(&class, 3);
+    shop.unavailable.mark_class(CapacityClass::Spot, at(4));
+    let listed = shop.list(&class, 4);
+    assert_ne!(before[0], listed[0], "this concerns all of them");
+    assert_eq!(*listed, *anew(&shop, 4));
 }

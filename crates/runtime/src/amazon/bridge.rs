@@ -12,7 +12,7 @@ use karpenter_controllers::recorder::Event;
 use karpenter_controllers::{Context, ObjectRef};
 use karpenter_provider::{BoxError, Notice, Recorder, Severity, Subject};
 use karpenter_provider_aws::objects::deadline_patch;
-use karpenter_provider_aws::offering_series::{OfferingSeries, TypeSeries};
+use karpenter_provider_aws::offering_series::Sold;
 use karpenter_provider_aws::{LiveObjects, Objects, Observer};
 use kube::Client;
 
@@ -160,9 +160,9 @@ impl Observer for Bridge {
         }
     }
 
-    fn offerings(&self, offerings: &[OfferingSeries], types: &[TypeSeries]) {
+    fn offerings(&self, sold: Sold) {
         if let Some(series) = self.series.get() {
-            series.offers.offerings(offerings, types);
+            series.offers.offerings(move || (sold.offerings(), sold.types()));
         }
     }
 

@@ -17,7 +17,6 @@ use prometheus_client::registry::Registry;
 /// Requests joined in one call.
 const SIZES: [f64; 13] = [1.0, 2.0, 4.0, 5.0, 10.0, 15.0, 20.0, 25.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
 
-#[derive(Debug)]
 pub(crate) struct OfferSeries {
     sold: Arc<RwLock<Sold>>,
     batch_size: Family<Batcher, Histogram, Sizes>,
@@ -25,13 +24,15 @@ pub(crate) struct OfferSeries {
     user_data: Family<Class, Gauge>,
 }
 
-/// What can be bought, as it was told last. A region has ten thousand offerings: their series are written when they are
-/// asked for, not kept.
-#[derive(Debug, Default)]
-struct Sold {
-    offerings: Vec<OfferingSeries>,
-    types: Vec<TypeSeries>,
+impl fmt::Debug for OfferSeries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OfferSeries").finish_non_exhaustive()
+    }
 }
+
+/// What can be bought, as it was told last. A region has ten thousand offerings: their series are made and written when
+/// they are asked for, not kept.
+type Sold = Box<dyn Fn() -> (Vec<OfferingSeries>, Vec<TypeSeries>) + Send + Sync>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Batcher {
@@ -64,7 +65,7 @@ impl MetricConstructor<Histogram> for Times {
 impl OfferSeries {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let series = Self {
-            sold: Arc::default(),
+            sold: Arc::new(RwLock::new(Box::new(|| (Vec::new(), Vec::new())))),
             batch_size: Family::new_with_constructor(Sizes),
             batch_time: Family::new_with_constructor(Times),
             user_data: Family::default(),
@@ -80,9 +81,8 @@ impl OfferSeries {
     }
 
     /// What is not said any more is gone.
-    pub(crate) fn offerings(&self, offerings: &[OfferingSeries], types: &[TypeSeries]) {
-        let sold = Sold { offerings: offerings.to_vec(), types: types.to_vec() };
-        *self.sold.write().unwrap_or_else(PoisonError::into_inner) = sold;
+    pub(crate) fn offerings(&self, sold: impl Fn() -> (Vec<OfferingSeries>, Vec<TypeSeries>) + Send + Sync + 'static) {
+        *self.sold.write().unwrap_or_else(PoisonError::into_inner) = Box::new(sold);
     }
 
     pub(crate) fn batched(&self, batcher: &'static str, size: usize, waited: Duration) {
@@ -101,24 +101,29 @@ impl OfferSeries {
     }
 }
 
-#[derive(Debug)]
 struct Shown(Arc<RwLock<Sold>>);
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shown")
+    }
+}
 
 impl Collector for Shown {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let sold = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (offerings, types) = (*self.0.read().unwrap_or_else(PoisonError::into_inner))();
         let (name, help) = ("cloudprovider_instance_type_offering_available", "Whether some pool can buy this now");
-        gauges(&mut encoder, name, help, sold.offerings.iter().map(|one| (offer(one), i64::from(one.available))))?;
+        gauges(&mut encoder, name, help, offerings.iter().map(|one| (offer(one), i64::from(one.available))))?;
         let price = |one: &OfferingSeries| one.price.map_or(0.0, |price| price.dollars());
         let name = "cloudprovider_instance_type_offering_price_estimate";
         let help = "Dollars per hour, as far as known";
-        gauges(&mut encoder, name, help, sold.offerings.iter().map(|one| (offer(one), price(one))))?;
+        gauges(&mut encoder, name, help, offerings.iter().map(|one| (offer(one), price(one))))?;
         let (name, help) = ("cloudprovider_instance_type_cpu_cores", "vCPUs of an instance type");
-        gauges(&mut encoder, name, help, sold.types.iter().map(|one| (kind(one), i64::from(one.vcpus))))?;
+        gauges(&mut encoder, name, help, types.iter().map(|one| (kind(one), i64::from(one.vcpus))))?;
         let name = "cloudprovider_instance_type_memory_bytes";
         let help = "Memory of an instance type, nothing kept back";
         let bytes = |one: &TypeSeries| i64::try_from(one.memory_bytes).unwrap_or(i64::MAX);
-        gauges(&mut encoder, name, help, sold.types.iter().map(|one| (kind(one), bytes(one))))
+        gauges(&mut encoder, name, help, types.iter().map(|one| (kind(one), bytes(one))))
     }
 }
 
