@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::provisioning::Remarked;
 use crate::provisioning::batcher::Batcher;
 use crate::recorder::Recorder;
 use crate::settings::Settings;
@@ -39,6 +40,7 @@ pub struct Context {
     pub buffers: Buffers,
     /// Sees every plan before it is carried out: for whoever wants to judge them.
     pub plan_observer: OnceLock<PlanObserver>,
+    pub(crate) remarked: Remarked,
     inbox: Inbox,
     unsynced_log: Every,
 }
@@ -84,6 +86,7 @@ impl Context {
             batcher: Batcher::new(settings.batch_idle, settings.batch_max),
             buffers: Buffers::default(),
             plan_observer: OnceLock::new(),
+            remarked: Remarked::default(),
             inbox: Inbox::default(),
             unsynced_log: Every::default(),
             client,

@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 
 pub use choices::{Choices, DRIFT, DURATIONS, EMPTINESS, MULTI, MethodName, SINGLE};
 pub use life::{Life, TerminationMode};
-pub use pods::{Pods, Wait};
+pub use pods::{Place, Pods, Wait};
 pub use simulations::Simulations;
 pub use status::{Status, StatusKind, Transition};
 pub use summary::Summary;

@@ -39,6 +39,7 @@ use pools::Offer;
 
 pub(crate) use create::create;
 pub(crate) use outcome::tell_nominated;
+pub(crate) use remarks::Remarked;
 pub use trigger::{NodeTrigger, PodTrigger};
 
 pub const PROVISIONER: &str = "provisioner";
@@ -131,7 +132,7 @@ async fn pass(context: &Context) -> Result<()> {
     outcome::found(&world, &plan, began.elapsed());
     outcome::tell(context, &world, &plan);
     remarks::pools(context, &offers, &without_types);
-    remarks::pods(&world, &plan, &relaxed);
+    remarks::pods(context, &world, &plan, &relaxed);
     outcome::count(context, &world, &plan);
     context.index.begin_plan();
     nominate(context, &world, &plan, now);

@@ -1,6 +1,7 @@
 //! The index: objects as they come in, kept by name and by what belongs together.
 
 mod queries;
+pub(crate) mod samples;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +59,7 @@ pub(crate) struct State {
     pub(crate) replica_sets: Store<Workload>,
     pub(crate) stateful_sets: Store<Workload>,
     pub(crate) daemon_sets: Store<DaemonSet>,
+    pub(crate) samples: samples::Samples,
     pub(crate) budgets: Store<DisruptionBudget>,
     pub(crate) pod_templates: Store<k8s_openapi::api::core::v1::PodTemplate>,
     pub(crate) buffers: Store<CapacityBuffer>,
@@ -326,6 +328,7 @@ impl State {
             replica_sets: Store::default(),
             stateful_sets: Store::default(),
             daemon_sets: Store::default(),
+            samples: samples::Samples::default(),
             budgets: Store::default(),
             pod_templates: Store::default(),
             buffers: Store::default(),
@@ -470,7 +473,11 @@ impl State {
             }
             Object::DaemonSet(object) => {
                 let reduced = reduce::daemon_set(&object, &mut self.interner)?;
-                self.daemon_sets.put(key, at, Arc::new(reduced));
+                let uid = reduced.uid.clone();
+                let old = self.daemon_sets.put(key, at, Arc::new(reduced));
+                if let Some(old) = old.filter(|old| old.uid != uid) {
+                    self.samples.forget(&old.uid);
+                }
                 What::Other
             }
             Object::PodDisruptionBudget(object) => {
@@ -539,7 +546,10 @@ impl State {
             Kind::ReplicationController => self.controllers.remove(key, at).map(|_| What::Other),
             Kind::ReplicaSet => self.replica_sets.remove(key, at).map(|_| What::Other),
             Kind::StatefulSet => self.stateful_sets.remove(key, at).map(|_| What::Other),
-            Kind::DaemonSet => self.daemon_sets.remove(key, at).map(|_| What::Other),
+            Kind::DaemonSet => self.daemon_sets.remove(key, at).map(|old| {
+                self.samples.forget(&old.uid);
+                What::Other
+            }),
             Kind::PodDisruptionBudget => self.budgets.remove(key, at).map(|_| What::Other),
             Kind::PodTemplate => self.pod_templates.remove(key, at).map(|_| What::Other),
             Kind::CapacityBuffer => self.buffers.remove(key, at).map(|_| What::Other),

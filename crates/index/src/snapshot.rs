@@ -138,7 +138,7 @@ impl State {
             world.workload_selectors = all.map(|one| (one.uid.clone(), one.selector.clone())).collect();
         }
         if dirty.daemon_sets {
-            world.daemon_sets = self.daemon_sets.values().map(|set| (**set).clone()).collect();
+            world.daemon_sets = self.daemon_sets.values().map(|set| self.samples.applied_to(set)).collect();
         }
         if dirty.budgets {
             world.disruption_budgets = self.budgets.values().map(|budget| (**budget).clone()).collect();

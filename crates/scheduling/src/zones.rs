@@ -126,6 +126,7 @@ mod tests {
 
     #[test]
     fn pods_are_counted_where_they_are_bound_to() {
+        // covers: SCH-ERR-17
         let either = pod("either").require(vec![is_in(ZONE, &["test-zone-1", "test-zone-2"])]);
         let torn = pod("torn").zone("test-zone-1").claim("disk");
         let pods =
@@ -137,6 +138,7 @@ mod tests {
 
     #[test]
     fn a_spread_leaves_zones_open_until_the_skew_forbids_them() {
+        // covers: SCH-ERR-17
         assert_eq!(zones(vec![pod("p").app("web").zone_spread(1)]), [("flexible".to_owned(), 1)]);
         let bound = pod("p").app("web").zone_spread(1).zone("test-zone-3");
         assert_eq!(zones(vec![bound]), [("test-zone-3".to_owned(), 1)]);

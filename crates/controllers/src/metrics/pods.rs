@@ -21,8 +21,21 @@ pub struct Wait {
     pub decided: Option<Timestamp>,
     /// When a place was first found for it.
     pub placed: Option<Timestamp>,
+    /// The same, of a place in a pool whose nodes are known to come up.
+    pub placed_safely: Option<Timestamp>,
     pub bound: bool,
     pub started: bool,
+}
+
+/// What a plan has for a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    None,
+    /// On a node of a pool, or in one.
+    Found {
+        /// The pool's last nodes registered.
+        healthy: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -69,18 +82,19 @@ impl Pods {
     }
 
     /// A plan has a place for it, or none.
-    pub fn decided(&self, key: &Key, placed: bool, now: Timestamp) {
+    pub fn decided(&self, key: &Key, place: Place, now: Timestamp) {
         let mut waits = self.lock();
         let wait = waits.entry(key.clone()).or_default();
         if let Some(seen) = wait.seen.filter(|_| wait.decided.is_none()) {
             self.decision.observe(seconds(seen, now));
         }
         wait.decided.get_or_insert(now);
-        if placed {
-            wait.placed.get_or_insert(now);
-        } else {
-            wait.placed = None;
-        }
+        let (placed, safely) = match place {
+            Place::None => (false, false),
+            Place::Found { healthy } => (true, healthy),
+        };
+        wait.placed = placed.then(|| wait.placed.unwrap_or(now));
+        wait.placed_safely = safely.then(|| wait.placed_safely.unwrap_or(now));
     }
 
     /// What is seen of a pod.
@@ -153,19 +167,29 @@ mod tests {
         karpenter_index::reduce::tracked_pod(&object, &mut karpenter_index::reduce::Interner::default()).unwrap()
     }
 
+    const SAFE: Place = Place::Found { healthy: true };
+    const UNSAFE: Place = Place::Found { healthy: false };
+
     #[test]
     fn a_pod_for_which_no_place_is_left_has_waited_from_the_next_one_on() {
+        // covers: STATE-31, SCH-ERR-18
         let (pods, registry) = pods();
         let key = Key::new("default", "web");
         pods.acknowledged(&key, at(1));
         pods.acknowledged(&key, at(2));
-        pods.decided(&key, true, at(3));
+        pods.decided(&key, UNSAFE, at(3));
         assert_eq!(pods.waits()[&key].placed, Some(at(3)));
-        pods.decided(&key, false, at(4));
+        assert_eq!(pods.waits()[&key].placed_safely, None, "nobody knows whether that pool's nodes come up");
+        pods.decided(&key, Place::None, at(4));
         assert_eq!(pods.waits()[&key].placed, None, "it failed since");
-        pods.decided(&key, true, at(10));
-        pods.decided(&key, true, at(11));
-        assert_eq!(pods.waits()[&key].placed, Some(at(10)));
+        pods.decided(&key, SAFE, at(10));
+        pods.decided(&key, SAFE, at(11));
+        let wait = pods.waits()[&key];
+        assert_eq!((wait.placed, wait.placed_safely), (Some(at(10)), Some(at(10))));
+        assert_eq!((wait.seen, wait.decided), (Some(at(1)), Some(at(3))), "the first of each");
+        pods.decided(&key, UNSAFE, at(12));
+        let wait = pods.waits()[&key];
+        assert_eq!((wait.placed, wait.placed_safely), (Some(at(10)), None));
         assert_eq!(value(&registry, "pods_scheduling_decision_duration_seconds_sum"), 2.0, "the first, and only once");
         pods.changed(&key, Some(&tracked("Pending", Some("node"))), at(14));
         assert_eq!(value(&registry, "pods_provisioning_bound_duration_seconds_sum"), 4.0);

@@ -104,6 +104,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_simulation_is_seen_while_it_runs_and_leaves_what_it_found() {
+        // covers: SCH-ERR-17
         let mut registry = Registry::with_prefix("karpenter");
         let simulations = Simulations::register(&mut registry);
         assert!(lines(&registry).is_empty());

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use karpenter_api::conditions::{NODE_REGISTRATION_HEALTHY, Status};
 use karpenter_core::World;
 use karpenter_core::plan::{LeftOver, Plan, Reason};
 
 use super::why;
 use crate::context::Context;
 use crate::decision::Decision;
+use crate::metrics::Place;
 use crate::recorder::{Event, Limit, ObjectRef};
 
 const FAILED_WINDOW: Duration = Duration::from_secs(300);
@@ -61,13 +63,20 @@ pub(super) fn named(world: &World, pods: impl IntoIterator<Item = usize>, most: 
 /// Remembers when each pod was decided on.
 pub(super) fn count(context: &Context, world: &World, plan: &Plan) {
     let now = context.clock.now();
-    let placed = plan.existing.values().flatten();
-    let placed = placed.chain(plan.new_nodes.iter().flat_map(|node| &node.pods));
-    // Pods of nodes that go were bound long ago: how long they wait says nothing.
-    let placed = placed.filter(|pod| world.pods[**pod].node.is_none());
-    placed.for_each(|pod| context.metrics.pods.decided(&super::keyed(world, *pod).0, true, now));
+    let healthy = |pool: Option<&str>| {
+        let pool = pool.and_then(|name| context.index.node_pool(name));
+        pool.is_some_and(|pool| pool.condition_status(NODE_REGISTRATION_HEALTHY) == Status::True)
+    };
+    let existing = plan.existing.iter().map(|(node, pods)| (world.nodes[*node].pool(), pods));
+    let new = plan.new_nodes.iter().map(|node| (Some(&*world.pools[node.pool].name), &node.pods));
+    for (pool, pods) in existing.chain(new) {
+        let place = Place::Found { healthy: healthy(pool) };
+        // Pods of nodes that go were bound long ago: how long they wait says nothing.
+        let unbound = pods.iter().filter(|pod| world.pods[**pod].node.is_none());
+        unbound.for_each(|pod| context.metrics.pods.decided(&super::keyed(world, *pod).0, place, now));
+    }
     for left in &plan.left_over {
-        context.metrics.pods.decided(&super::keyed(world, left.pod).0, false, now);
+        context.metrics.pods.decided(&super::keyed(world, left.pod).0, Place::None, now);
     }
 }
 

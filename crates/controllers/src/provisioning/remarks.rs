@@ -1,7 +1,10 @@
 //! What a pass tells the log besides its outcome: what it left out, what it gave up, and what will stand in the way later.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use karpenter_core::plan::{LeftOver, Plan, Reason};
 use karpenter_core::pod::WhenUnsatisfiable;
 use karpenter_core::settings::PreferencePolicy;
@@ -18,6 +21,38 @@ use crate::recorder::{Event, ObjectRef};
 const NO_TYPES_WINDOW: Duration = Duration::from_secs(60);
 /// So many pods are named in a line about wishes.
 const NAMED: usize = 10;
+/// A pod's wishes are told once in so long.
+const TOLD_FOR: SignedDuration = SignedDuration::from_hours(24);
+
+/// A wish that can hold back consolidation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    Apart,
+    Spread,
+}
+
+/// Whose wishes were told, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Remarked(Mutex<BTreeMap<(Wish, Arc<str>), Timestamp>>);
+
+impl Remarked {
+    /// Those of the pods (by uid) whose wish has not been told lately. From now on it has.
+    fn news(&self, wish: Wish, pods: Vec<(usize, Arc<str>)>, now: Timestamp) -> Vec<usize> {
+        if pods.is_empty() {
+            return Vec::new();
+        }
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, at| now.duration_since(*at) < TOLD_FOR);
+        let mut is_new = |uid: Arc<str>| match told.entry((wish, uid)) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(now);
+                true
+            }
+            std::collections::btree_map::Entry::Occupied(_) => false,
+        };
+        pods.into_iter().filter_map(|(pod, uid)| is_new(uid).then_some(pod)).collect()
+    }
+}
 
 /// Pools whose own requirements leave them nothing to launch, and those whose limits leave them less than they had.
 pub(super) fn pools(context: &Context, offers: &[Offer], without_types: &[WithoutTypes]) {
@@ -60,7 +95,7 @@ fn breaching(offer: &Offer, usage: &Resources) -> usize {
 }
 
 /// Pods that were passed over, put off, or whose wishes cost something.
-pub(super) fn pods(world: &World, plan: &Plan, relaxed: &[(usize, usize)]) {
+pub(super) fn pods(context: &Context, world: &World, plan: &Plan, relaxed: &[(usize, usize)]) {
     let devices = |left: &&LeftOver| left.reason == Reason::DevicesIgnored;
     for left in plan.left_over.iter().chain(&plan.ignored).filter(devices) {
         tracing::info!(
@@ -90,17 +125,37 @@ pub(super) fn pods(world: &World, plan: &Plan, relaxed: &[(usize, usize)]) {
         return;
     }
     let placed = || plan.existing.values().flatten().chain(plan.new_nodes.iter().flat_map(|node| &node.pods));
-    let wishing = |wishes: fn(&PodShape) -> bool| -> Vec<usize> {
-        placed().copied().filter(|pod| wishes(&world.pods[*pod].shape)).collect()
+    let wishing = |wish: Wish, wishes: fn(&PodShape) -> bool| -> Vec<usize> {
+        let all = placed().map(|pod| (*pod, &world.pods[*pod])).filter(|(_, pod)| wishes(&pod.shape));
+        context.remarked.news(wish, all.map(|(at, pod)| (at, pod.uid.clone())).collect(), world.now)
     };
-    let apart = wishing(|shape| !shape.preferred_pod_anti_affinity.is_empty());
+    let apart = wishing(Wish::Apart, |shape| !shape.preferred_pod_anti_affinity.is_empty());
     if !apart.is_empty() {
         let pods = named(world, apart, NAMED);
         tracing::info!(pods, "pod(s) have a preferred Anti-Affinity which can prevent consolidation");
     }
-    let spread = wishing(|shape| shape.spread.iter().any(|spread| spread.when == WhenUnsatisfiable::ScheduleAnyway));
+    let anyway = |shape: &PodShape| shape.spread.iter().any(|spread| spread.when == WhenUnsatisfiable::ScheduleAnyway);
+    let spread = wishing(Wish::Spread, anyway);
     if !spread.is_empty() {
         let pods = named(world, spread, NAMED);
         tracing::info!(pods, "pod(s) have a preferred TopologySpreadConstraint which can prevent consolidation");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_told_once_a_day_for_each_pod() {
+        // covers: SCH-BATCH-24
+        let remarked = Remarked::default();
+        let at = |hour: i64| Timestamp::from_second(hour * 3600).unwrap();
+        let pods = |uids: &[&str]| uids.iter().enumerate().map(|(at, uid)| (at, Arc::from(*uid))).collect();
+        assert_eq!(remarked.news(Wish::Apart, pods(&["a", "b"]), at(0)), [0, 1]);
+        assert_eq!(remarked.news(Wish::Apart, pods(&["a", "b", "c"]), at(1)), [2], "the others have been told");
+        assert_eq!(remarked.news(Wish::Spread, pods(&["a"]), at(1)), [0], "of another wish they have not");
+        assert_eq!(remarked.news(Wish::Apart, pods(&["a", "c"]), at(23)), [0_usize; 0]);
+        assert_eq!(remarked.news(Wish::Apart, pods(&["a", "c"]), at(24)), [0], "a day later it is told again");
     }
 }

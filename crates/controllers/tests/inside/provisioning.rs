@@ -223,7 +223,7 @@ async fn a_pool_whose_requirements_leave_nothing_says_so_once_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_avoid_us_are_left_in_peace_and_invalid_ones_are_told() {
-    // covers: SCH-ERR-05, SCH-POD-15, SCH-POD-16
+    // covers: SCH-ERR-05, SCH-POD-15, SCH-POD-16, SCH-ERR-16
     let mut lab = Lab::new(1).await;
     lab.ready_pool("main").await;
     lab.run(provisioning());
@@ -251,6 +251,10 @@ async fn pods_that_avoid_us_are_left_in_peace_and_invalid_ones_are_told() {
     let told = about("invalid", &events);
     assert_eq!(told.len(), 1);
     assert!(told[0].contains("karpenter.sh/unknown"), "{told:?}");
+    assert_eq!(lab.metric("karpenter_scheduler_ignored_pods_count", ""), 2.0);
+    lab.scale("invalid", 0).await;
+    lab.settle(30).await;
+    assert_eq!(lab.metric("karpenter_scheduler_ignored_pods_count", ""), 1.0, "of the latest look");
 }
 
 #[tokio::test(start_paused = true)]

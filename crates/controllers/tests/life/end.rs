@@ -2,6 +2,7 @@
 
 use karpenter_api::conditions::Status::{False, True, Unknown};
 use karpenter_api::labels;
+use karpenter_index::{Key, Kind};
 use serde_json::{Value, json};
 
 use crate::objects::{self, BUDGETS, CLAIMS, DEPLOYMENTS, NODES, PODS, POOLS};
@@ -439,6 +440,29 @@ async fn a_ready_node_proves_the_provider_wrong() {
     stage.pass(600).await;
     assert!(stage.claim("one").await.is_some_and(|claim| claim.metadata.deletion_timestamp.is_none()));
     assert!(stage.node(&node).await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_be_read_spares_its_claim() {
+    // covers: LC-GC-08
+    let stage = Stage::alone().await;
+    stage.create(CLAIMS, objects::claim("one", json!({}))).await;
+    let node = stage.ready_node("one").await;
+    // No sweep, until all that is to be said of the lost machine is written down.
+    stage.cloud.plan(|plan| plan.list_fails = true);
+    stage.lose_machine("one").await;
+    stage.pass(120).await;
+    let (key, index) = (Key::cluster(&node), &stage.context.index);
+    let path = format!("/api/v1/nodes/{node}");
+    let version = stage.get(&path).await.unwrap()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert!(index.remove(Kind::Node, &key, version).is_some());
+    index.unreadable(Kind::Node, &key);
+    stage.cloud.plan(|plan| plan.list_fails = false);
+    stage.pass(900).await;
+    assert!(stage.claim("one").await.is_some_and(|claim| claim.metadata.deletion_timestamp.is_none()));
+    // Once it can be read again, it speaks for itself.
+    stage.patch(&path, json!({"metadata": {"labels": {"now": "readable"}}})).await;
+    stage.claim_is_gone("one", 300).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use karpenter_core::node::Stage;
 use karpenter_core::resources::NODES;
 use karpenter_core::{Quantity, Resources};
 
-use super::{Planned, State};
+use super::{Planned, State, samples};
 use crate::change::{Change, Pair, What};
 use crate::key::Key;
 use crate::kind::Kind;
@@ -123,8 +123,21 @@ impl State {
                 self.crowd_out(&bound);
             }
         }
+        match &pair.new {
+            Some(pod) => self.dirty.daemon_sets |= self.samples.see(&pod.pod),
+            None => self.forget_orphaned_sample(pair.old.as_deref()),
+        }
         self.dirty.pods.insert(key.clone());
         self.sweep_interner();
+    }
+
+    /// A pod may outlive its DaemonSet; then what is known of the set goes with the pod.
+    fn forget_orphaned_sample(&mut self, pod: Option<&TrackedPod>) {
+        for uid in pod.into_iter().flat_map(|tracked| samples::sets_of(&tracked.pod)) {
+            if !self.daemon_sets.values().any(|set| set.uid == *uid) {
+                self.samples.forget(uid);
+            }
+        }
     }
 
     fn settle_claim(&mut self, name: &Arc<str>, claim: Option<&NodeClaim>) {

@@ -696,3 +696,71 @@ fn workloads_are_asked_for_only_where_pods_spread_by_default() {
     cluster.forget(Kind::ReplicaSet, "default/web");
     assert_eq!(cluster.world().workload_selectors.len(), 1);
 }
+
+#[test]
+fn a_daemon_set_asks_for_what_its_newest_pod_asked_for() {
+    // covers: STATE-33
+    let cluster = Cluster::new();
+    let set = |uid: &str| {
+        json!({"metadata": {"name": "agent", "namespace": "default", "uid": uid}, "spec": {
+            "selector": {"matchLabels": {"app": "agent"}}, "template": {"metadata": {"labels": {"app": "agent"}},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}}}})
+    };
+    let of = |name: &str, created: &str, cpu: &str| {
+        let mut pod = pod(name, "node");
+        pod["metadata"]["creationTimestamp"] = json!(created);
+        pod["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "set", "controller": true}]);
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+        pod
+    };
+    let asks = || {
+        let world = cluster.world();
+        world.daemon_sets.iter().map(|set| set.template.requests.get("cpu").to_string()).collect::<Vec<_>>()
+    };
+    cluster.tell(Kind::DaemonSet, set("set"));
+    assert_eq!(asks(), ["100m"], "there is no pod yet");
+    cluster.tell(Kind::Pod, of("newer", "2026-01-02T00:00:00Z", "300m"));
+    cluster.tell(Kind::Pod, of("older", "2026-01-01T00:00:00Z", "200m"));
+    assert_eq!(asks(), ["300m"], "what admission made of the template");
+    cluster.forget(Kind::Pod, "default/newer");
+    cluster.forget(Kind::Pod, "default/older");
+    assert_eq!(asks(), ["300m"], "without a pod the last one stands");
+    cluster.tell(Kind::DaemonSet, set("set"));
+    assert_eq!(asks(), ["300m"]);
+    cluster.forget(Kind::DaemonSet, "default/agent");
+    assert!(asks().is_empty());
+    cluster.tell(Kind::DaemonSet, set("another"));
+    assert_eq!(asks(), ["100m"], "what was known went with the set");
+    cluster.tell(Kind::Pod, of("orphan", "2026-01-03T00:00:00Z", "400m"));
+    cluster.forget(Kind::Pod, "default/orphan");
+    cluster.tell(Kind::DaemonSet, set("set"));
+    assert_eq!(asks(), ["100m"], "and so does what is known of a set that is gone");
+}
+
+#[test]
+fn one_look_sees_nodes_and_pods_at_the_same_moment() {
+    // covers: SCH-BATCH-12
+    let cluster = Cluster::new();
+    for name in ["going", "staying"] {
+        cluster.tell(Kind::NodeClaim, claim(&format!("claim-{name}"), name));
+        cluster.tell(Kind::Node, node(name, name, "initialized"));
+    }
+    cluster.tell(Kind::Pod, pod("web-1", "going"));
+    cluster.index.mark(&[MachineId::Provider("going".into())]);
+    cluster.tell(Kind::Pod, pod("web-2", ""));
+    let before = cluster.world();
+    // All at once: the pod of the node that goes is replaced by another, and the one that waited is bound.
+    cluster.forget(Kind::Pod, "default/web-1");
+    cluster.tell(Kind::Pod, pod("web-3", ""));
+    cluster.tell(Kind::Pod, pod("web-2", "staying"));
+    cluster.forget(Kind::Node, "going");
+    cluster.forget(Kind::NodeClaim, "claim-going");
+    let seen = |world: &World| {
+        let mut pods: Vec<String> = world.pods.iter().map(|pod| format!("{} {:?}", pod.name, pod.node)).collect();
+        pods.sort();
+        (pods.join(", "), world.nodes.len())
+    };
+    assert_eq!(seen(&before), ("web-1 Some(\"going\"), web-2 None".to_owned(), 2), "nothing of what came later");
+    assert_eq!(seen(&cluster.world()), ("web-2 Some(\"staying\"), web-3 None".to_owned(), 1), "the next look has it");
+}
