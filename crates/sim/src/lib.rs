@@ -18,7 +18,7 @@ pub mod trouble;
 mod workload;
 pub mod world;
 
-pub use audit::Audit;
+pub use audit::{Audit, EventFate};
 pub use report::Report;
 pub use season::{Season, run};
 pub use world::{Setup, StartError, World};

@@ -25,6 +25,7 @@ pub struct Report {
     pub violations: Vec<String>,
     /// Of every write to the API server: equal digests, equal histories.
     pub writes: u64,
+    pub writes_by_kind: BTreeMap<String, u64>,
     pub digest: String,
 }
 
@@ -70,7 +71,7 @@ impl Report {
             format!("  from pending to running {p50:.1} s (median), {p99:.1} s (p99), {most:.1} s (longest)"),
             format!("  {}", listed(&self.counts)),
             format!("  what went wrong: {}", listed(&self.faults)),
-            format!("  history: {} writes, digest {}", self.writes, self.digest),
+            format!("  history: {} writes, digest {}: {}", self.writes, self.digest, listed(&self.writes_by_kind)),
         ];
         if !self.untried.is_empty() {
             lines.push(format!("  too seldom: {}", self.untried.join(", ")));

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::audit::Pods;
+use crate::audit::{EventFate, Pods};
 use crate::report::{Report, Waits};
 use crate::trouble::{self, RATES, Strike, Trouble};
 use crate::workload::{NAMESPACE, Tenant, node_class, pool};
@@ -105,6 +105,7 @@ fn setup(season: Season, start: Timestamp) -> Setup {
         interruptions: true,
         root_ca: None,
         judged: 25,
+        events: EventFate::Counted,
     }
 }
 
@@ -363,6 +364,7 @@ impl Story {
             faults,
             violations,
             writes: digest.writes,
+            writes_by_kind: self.world.server.writes_by_kind(),
             digest: format!("{:016x}", digest.hash),
         }
     }

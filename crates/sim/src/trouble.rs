@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use karpenter_apiserver::{Effect, Fault};
 use karpenter_aws_sim::chance::{between, draw};
-use karpenter_aws_sim::{Rates, Script, Target, Warning};
+use karpenter_aws_sim::{Rates, Region, Script, SimInstance, Target, Warning};
 use karpenter_provider_aws::calls::InstanceState;
 
 use crate::world::World;
@@ -42,7 +42,7 @@ pub enum Trouble {
     /// A call succeeds and nobody hears of it.
     LostAnswer,
     Message(Warning),
-    /// The end that a warning announced.
+    /// A spot instance is taken back, and no warning came.
     Reclaim,
     DropWatches,
     ExpireWatches,
@@ -52,8 +52,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// All that are planned; a reclaim follows its warning.
-    pub const PLANNED: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Pool,
         Self::Subnet,
         Self::Reservation,
@@ -66,6 +65,7 @@ impl Trouble {
         Self::Message(Warning::Stopping),
         Self::Message(Warning::Terminated),
         Self::Message(Warning::CapacityReservation),
+        Self::Reclaim,
         Self::DropWatches,
         Self::ExpireWatches,
         Self::Compact,
@@ -83,7 +83,7 @@ pub(crate) fn plan(seed: u64, length: Duration) -> Vec<(Duration, Trouble)> {
     let times = (TIMES as f64 * share).ceil() as u64;
     let seconds = length.as_secs();
     let mut all = Vec::new();
-    for trouble in Trouble::PLANNED {
+    for trouble in Trouble::ALL {
         for nth in 0..times {
             let words = ["trouble", &trouble.name(), &nth.to_string()];
             all.push((Duration::from_millis(between(seed, &words, 0, seconds * 1000)), trouble));
@@ -158,7 +158,13 @@ pub(crate) async fn strike(world: &mut World, seed: u64, nth: u64, trouble: Trou
             script(Target::Answer { operation }, "RequestTimeout");
         }
         Trouble::Message(warning) => return warn(world, warning, &pick),
-        Trouble::Reclaim => {}
+        Trouble::Reclaim => {
+            let spot = |one: &SimInstance| one.instance.spot_request_id.is_some();
+            let running = running(region, spot);
+            if let Some(id) = running.get(pick(running.len(), "instance")) {
+                region.reclaim(id);
+            }
+        }
         Trouble::DropWatches => world.server.drop_watches(),
         Trouble::ExpireWatches => world.server.expire_watches(),
         Trouble::Compact => world.server.compact(),
@@ -171,23 +177,24 @@ pub(crate) async fn strike(world: &mut World, seed: u64, nth: u64, trouble: Trou
     None
 }
 
+/// Ids of the instances that run and are of this kind.
+fn running(region: &Region, fits: impl Fn(&SimInstance) -> bool) -> Vec<String> {
+    let running = region.instances().into_iter().filter(|one| one.ended_at.is_none() && fits(one));
+    running.map(|one| one.instance.id).collect()
+}
+
 /// What follows.
 #[derive(Clone, Debug)]
 pub(crate) struct Strike(pub(crate) String);
 
 fn warn(world: &World, warning: Warning, pick: &dyn Fn(usize, &str) -> usize) -> Option<(Duration, Strike)> {
     let region = &world.region;
-    let fits = |one: &karpenter_aws_sim::SimInstance| match warning {
+    let fits = |one: &SimInstance| match warning {
         Warning::SpotInterruption | Warning::RebalanceRecommendation => one.instance.spot_request_id.is_some(),
         Warning::CapacityReservation => one.instance.capacity_reservation_id.is_some(),
         Warning::ScheduledChange | Warning::Stopping | Warning::Terminated => true,
     };
-    let running: Vec<String> = region
-        .instances()
-        .into_iter()
-        .filter(|one| one.ended_at.is_none() && fits(one))
-        .map(|one| one.instance.id)
-        .collect();
+    let running = running(region, fits);
     // A message about an instance nobody has is a message, too.
     let Some(id) = running.get(pick(running.len(), "instance")).cloned() else {
         region.warn("i-0ffffffffffffffff", warning);
@@ -210,7 +217,7 @@ mod tests {
     #[test]
     fn every_kind_is_planned_often_enough_and_the_same_way_each_time() {
         let planned = plan(7, WEEK);
-        for trouble in Trouble::PLANNED {
+        for trouble in Trouble::ALL {
             let times = planned.iter().filter(|(_, one)| *one == trouble).count();
             assert!(times >= 20, "{trouble:?}: {times}");
         }

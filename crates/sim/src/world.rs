@@ -15,7 +15,7 @@ use kube::Client;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::audit::Audit;
+use crate::audit::{Audit, EventFate};
 use crate::machines::switch_on;
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -47,6 +47,7 @@ pub struct Setup {
     pub root_ca: Option<String>,
     /// Every so many plans one is judged.
     pub judged: u64,
+    pub events: EventFate,
 }
 
 /// Lives until it is dropped.
@@ -82,7 +83,7 @@ impl World {
         tasks.spawn(switch_on(region.machines(), cluster.handle().clone()));
         let agenda = region.clone();
         tasks.spawn(async move { agenda.run().await });
-        let audit = Audit::new(setup.judged);
+        let audit = Audit::new(setup.judged, setup.events);
         let autoscaler = autoscaler(&server, &audit, &region, &clock, &setup).await?;
         let (context, mut process) = (autoscaler.context.clone(), JoinSet::new());
         process.spawn(autoscaler.run());
@@ -120,6 +121,21 @@ async fn autoscaler(
     setup: &Setup,
 ) -> Result<Autoscaler, StartError> {
     let client = Client::new(audit.before(server), "default");
+    let autoscaler = over(client, region, clock, setup.interruptions, setup.settings.clone()).await?;
+    let audit = audit.clone();
+    let judge: PlanObserver = Box::new(move |world, plan| audit.judge(world, plan));
+    let _ = autoscaler.context.plan_observer.set(judge);
+    Ok(autoscaler)
+}
+
+/// The controllers that buy in a region for whatever cluster the client leads to.
+pub async fn over(
+    client: Client,
+    region: &Region,
+    clock: &Clock,
+    interruptions: bool,
+    settings: Settings,
+) -> Result<Autoscaler, StartError> {
     let options = region.options();
     let plain = karpenter_provider_aws::Settings::new(
         &options.cluster_name,
@@ -128,7 +144,7 @@ async fn autoscaler(
     );
     let facts = karpenter_provider_aws::Settings {
         cluster_dns: Some("10.96.0.10".to_owned()),
-        interruption_queue: setup.interruptions.then(|| options.queue.clone()),
+        interruption_queue: interruptions.then(|| options.queue.clone()),
         ..plain
     };
     // A region may refuse at first; whoever starts a process that fails starts it again.
@@ -140,11 +156,7 @@ async fn autoscaler(
         tokio::time::sleep(BETWEEN_STARTS).await;
         amazon = Amazon::start(client.clone(), clock, region.aws(), facts.clone()).await;
     }
-    let autoscaler = Autoscaler::new(client, clock.clone(), &amazon?, setup.settings.clone());
-    let audit = audit.clone();
-    let judge: PlanObserver = Box::new(move |world, plan| audit.judge(world, plan));
-    let _ = autoscaler.context.plan_observer.set(judge);
-    Ok(autoscaler)
+    Ok(Autoscaler::new(client, clock.clone(), &amazon?, settings))
 }
 
 const STARTS: usize = 20;

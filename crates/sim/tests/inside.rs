@@ -1,8 +1,42 @@
-//! Scenarios of a cluster's life on a simulated region, in virtual time.
+//! Scenarios of a cluster's life on a simulated region.
+//!
+//! A scenario is written once. Here it runs on the embedded server in virtual time: waiting costs nothing. Against a
+//! control plane of one's own (`KARPENTER_TEST_KUBECONFIG`) the same text runs in real time.
 
 #![allow(clippy::unwrap_used, reason = "what surrounds the tests is test code too")]
 
+/// Tests of scenarios, each on an embedded server of its own; and a list of them, for a control plane.
+macro_rules! scenarios {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name {
+            #[tokio::test(start_paused = true)]
+            async fn embedded() {
+                super::$name(&crate::ground::Ground::Embedded).await;
+            }
+        })*
+
+        pub(crate) async fn all(ground: &crate::ground::Ground) {
+            $(
+                let began = tokio::time::Instant::now();
+                $name(ground).await;
+                println!("{} took {} s", stringify!($name), began.elapsed().as_secs());
+            )*
+        }
+    };
+}
+
+#[path = "inside/ground.rs"]
+mod ground;
 #[path = "inside/place.rs"]
 mod place;
 #[path = "inside/scenarios.rs"]
 mod scenarios;
+
+#[tokio::test]
+#[ignore = "needs a control plane of its own, named by KARPENTER_TEST_KUBECONFIG"]
+async fn scenarios_on_a_control_plane() {
+    let path = std::env::var("KARPENTER_TEST_KUBECONFIG").expect("KARPENTER_TEST_KUBECONFIG names a kubeconfig");
+    let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    scenarios::all(&ground::Ground::Real(kube::Client::try_from(config).unwrap())).await;
+}

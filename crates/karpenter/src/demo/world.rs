@@ -47,6 +47,7 @@ impl World {
             interruptions: true,
             root_ca: Some(listening.ca_pem.clone()),
             judged: 1,
+            events: karpenter_sim::EventFate::Kept,
         };
         let world = karpenter_sim::World::start(server, setup).await.context("cannot start the world")?;
         let ledger = Ledger::default();

@@ -1,13 +1,14 @@
 //! A cluster with one pool in a region where everything is to be had.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use karpenter_apiserver::{ApiServer, Options, TokioClock};
-use karpenter_aws_sim::{Capacity, Rates};
+use karpenter_aws_sim::{Capacity, Rates, Region};
 use karpenter_sim::world::send;
-use karpenter_sim::{Setup, World};
+use kube::Client;
 use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::ground::{Ground, Stage};
 
 pub(crate) const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
 pub(crate) const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
@@ -15,22 +16,23 @@ pub(crate) const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 pub(crate) const NODES: &str = "/api/v1/nodes";
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+pub(crate) const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+pub(crate) const STATEFUL_SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
+pub(crate) const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+pub(crate) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 
 pub(crate) struct Place {
-    pub(crate) world: World,
+    pub(crate) stage: Stage,
+    client: Client,
 }
 
 impl Place {
     /// With the pool's disruption and the changes to its template.
-    pub(crate) async fn new(seed: u64, rates: Rates, disruption: Value, template: Value) -> Self {
-        let start = "2026-01-01T00:00:00Z".parse().unwrap();
-        let clock = Arc::new(TokioClock::starting_at(start));
-        let server = ApiServer::new(Options { clock, seed, rbac: false, keep_history: false });
+    pub(crate) async fn new(ground: &Ground, seed: u64, rates: Rates, disruption: Value, template: Value) -> Self {
         let mut region = karpenter_aws_sim::Options::new("us-east-1", seed, "simulated");
         (region.capacity, region.rates) = (Capacity::Unlimited, rates);
-        let settings = karpenter_controllers::Settings::default();
-        let setup = Setup { seed, start, region, settings, interruptions: true, root_ca: None, judged: 1 };
-        let place = Self { world: World::start(server, setup).await.unwrap() };
+        let stage = ground.stage(seed, region).await;
+        let place = Self { client: stage.client(), stage };
         place.create(CLASSES, class("simulated")).await;
         let requirements = json!([
             {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
@@ -42,21 +44,64 @@ impl Place {
         let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
             "spec": {"template": {"spec": spec}, "disruption": disruption}});
         place.create(POOLS, pool).await;
-        place.pass(10).await;
+        let ready = async || condition(&place.list(POOLS).await[0], "Ready") == Some("True".to_owned());
+        place.until("the pool is ready", 60, ready).await;
         place
     }
 
     /// Where nodes stay until somebody ends them.
-    pub(crate) async fn quiet(seed: u64) -> Self {
-        Self::new(seed, Rates::default(), never(), json!({})).await
+    pub(crate) async fn quiet(ground: &Ground) -> Self {
+        Self::new(ground, 1, Rates::default(), never(), json!({})).await
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        self.stage.region()
     }
 
     pub(crate) async fn pass(&self, seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
+    /// Waits for something, looking every second.
+    pub(crate) async fn until(&self, what: &str, within: u64, check: impl AsyncFn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(within);
+        while !check().await {
+            assert!(Instant::now() < end, "not within {within} s: {what}\n{}", self.picture().await);
+            self.pass(1).await;
+        }
+    }
+
+    pub(crate) async fn until_running(&self, count: usize, within: u64) {
+        self.until(&format!("{count} pods run"), within, async || self.running().await == count).await;
+    }
+
+    /// Waits until a claim is gone, with its machine.
+    pub(crate) async fn until_gone(&self, claim: &str, within: u64) {
+        let gone = async || !self.names(CLAIMS).await.iter().any(|name| name == claim);
+        self.until(&format!("claim {claim} is gone"), within, gone).await;
+    }
+
+    /// Waits until nothing is left that costs money.
+    pub(crate) async fn until_empty(&self, within: u64) {
+        let empty = async || {
+            self.list(CLAIMS).await.is_empty() && self.list(NODES).await.is_empty() && self.instances().is_empty()
+        };
+        self.until("nothing is left", within, empty).await;
+    }
+
+    async fn picture(&self) -> String {
+        let mut text = String::new();
+        for path in [POOLS, CLAIMS, NODES, PODS] {
+            for one in self.list(path).await {
+                text += &format!("{path} {} {}\n", one["metadata"]["name"], one["status"]["conditions"]);
+            }
+        }
+        text + &format!("{:?}", self.instances())
+    }
+
     async fn send(&self, method: &str, path: &str, kind: &str, body: &Value) -> Value {
-        send(&self.world.client, method, path, kind, body).await.unwrap()
+        let answer = send(&self.client, method, path, kind, body).await;
+        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
     pub(crate) async fn create(&self, path: &str, body: Value) {
@@ -71,9 +116,12 @@ impl Place {
         self.send("DELETE", path, "application/json", &Value::Null).await;
     }
 
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.send("GET", path, "application/json", &Value::Null).await
+    }
+
     pub(crate) async fn list(&self, path: &str) -> Vec<Value> {
-        let list = self.send("GET", path, "application/json", &Value::Null).await;
-        list["items"].as_array().unwrap().clone()
+        self.get(path).await["items"].as_array().unwrap().clone()
     }
 
     pub(crate) async fn names(&self, path: &str) -> Vec<String> {
@@ -96,21 +144,52 @@ impl Place {
         self.patch(&format!("{DEPLOYMENTS}/{name}"), json!({"spec": {"replicas": replicas}})).await;
     }
 
+    /// Pods that are ready and not on their way out.
     pub(crate) async fn running(&self) -> usize {
-        self.list(PODS).await.iter().filter(|pod| pod["status"]["phase"] == "Running").count()
+        let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
+        let pods = self.list(PODS).await;
+        pods.iter().filter(stays).filter(|pod| condition(pod, "Ready") == Some("True".to_owned())).count()
     }
 
     /// Ids of instances that cost money.
     pub(crate) fn instances(&self) -> Vec<String> {
-        let all = self.world.region.instances().into_iter().filter(|one| one.ended_at.is_none());
+        let all = self.region().instances().into_iter().filter(|one| one.ended_at.is_none());
         all.map(|one| one.instance.id).collect()
     }
 
-    /// Nothing of the kind that must never be was seen.
-    pub(crate) fn is_sound(&self) {
-        assert!(self.world.audit.faulty_plans().is_empty(), "{:?}", self.world.audit.faulty_plans());
-        assert!(self.world.audit.violations().is_empty(), "{:?}", self.world.audit.violations());
+    /// Every claim has an instance, and no instance is without one.
+    pub(crate) async fn is_even(&self) -> bool {
+        self.instances().len() == self.list(CLAIMS).await.len()
     }
+
+    /// What a scenario may have left goes, as another may follow on the same ground.
+    pub(crate) async fn close(self) {
+        self.stage.is_sound();
+        self.clear().await;
+    }
+
+    /// As [`Self::close`], of a scenario in which pods are deleted on purpose.
+    pub(crate) async fn clear(self) {
+        if matches!(self.stage, Stage::Embedded(_)) {
+            return;
+        }
+        for path in [BUDGETS, DEPLOYMENTS, DAEMON_SETS, STATEFUL_SETS, PODS, POOLS, CLAIMS] {
+            for name in self.names(path).await {
+                let _ = send(&self.client, "DELETE", &format!("{path}/{name}"), "application/json", &Value::Null).await;
+            }
+        }
+        self.until_empty(180).await;
+        self.until("the pool is gone", 60, async || self.list(POOLS).await.is_empty()).await;
+        self.delete(&format!("{CLASSES}/default")).await;
+        self.until("the node class is gone", 60, async || self.list(CLASSES).await.is_empty()).await;
+    }
+}
+
+/// The status of a condition.
+pub(crate) fn condition(object: &Value, kind: &str) -> Option<String> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    let found = conditions.iter().find(|condition| condition["type"] == kind)?;
+    Some(found["status"].as_str()?.to_owned())
 }
 
 pub(crate) fn never() -> Value {
