@@ -58,6 +58,8 @@ const SETTLED: Duration = Duration::from_secs(2);
 const UNSYNCED: Duration = Duration::from_secs(1);
 /// A decision to save money must hold for so long before it is carried out.
 const VALIDATION: Duration = Duration::from_secs(15);
+/// Pools that are neither ready nor not for longer than this are not waited for.
+const LOOKED_AT: Duration = Duration::from_secs(10);
 /// What was found to be at rest is looked at again after this, whatever changed.
 const REST: Duration = Duration::from_mins(5);
 /// Longer between two passes than this is worth a line.
@@ -131,7 +133,8 @@ impl Reconciler for Disruption {
         self.tell_abnormal(context.clock.now());
         tell::unreadable_budgets(context);
         // Which nodes pods were promised to is known only after they were planned once.
-        if !context.is_synced() || !context.batcher.has_run() && waits_for_plan(context) {
+        let early = !context.batcher.has_run() && waits_for_plan(context);
+        if !context.is_synced() || early || is_pool_looked_at(context) {
             return Ok(Action::After(UNSYNCED));
         }
         self.take_back_leftovers(context).await?;
@@ -312,6 +315,16 @@ impl Disruption {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a pool was edited a moment ago and nobody knows yet whether it is ready: replacements of its nodes would be
+/// bought from another.
+fn is_pool_looked_at(context: &Context) -> bool {
+    let now = context.clock.now();
+    context.index.node_pools().iter().filter(|pool| context.index.is_managed_pool(pool)).any(|pool| {
+        let ready = pool.condition(conditions::READY).filter(|ready| ready.status == "Unknown");
+        ready.is_some_and(|ready| now < later(ready.last_transition_time.0, LOOKED_AT))
+    })
 }
 
 fn waits_for_plan(context: &Context) -> bool {
