@@ -38,7 +38,7 @@ pub(crate) struct Found<T> {
 /// In the order of the input, because creation times follow it.
 pub(crate) enum Slot {
     Pod {
-        pod: Pod,
+        pod: Box<Pod>,
         /// The manifest says when it was created.
         dated: bool,
     },
@@ -334,7 +334,7 @@ impl GatherSink<'_> {
             Ok(pod) => {
                 let spec = object.spec.as_ref().expect("admission filled it in");
                 self.gathered.written.pod(&pod.uid, spec);
-                self.gathered.slots.push(Slot::Pod { pod, dated });
+                self.gathered.slots.push(Slot::Pod { pod: Box::new(pod), dated });
             }
             Err(refused) => self.gathered.refuse(place, refused),
         }

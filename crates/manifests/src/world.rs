@@ -147,7 +147,7 @@ fn pods(gathered: &mut Gathered, admission: &Admission) -> Vec<Pod> {
                 if !dated {
                     undated.push(pods.len());
                 }
-                pods.push(pod);
+                pods.push(*pod);
             }
             Slot::Workload(position) => {
                 let first = pods.len();
