@@ -62,53 +62,30 @@ pub fn find<'a>(conditions: Option<&'a Vec<Condition>>, kind: &str) -> Option<&'
     conditions?.iter().find(|condition| condition.type_ == kind)
 }
 
-impl NodeClaim {
-    pub fn condition(&self, kind: &str) -> Option<&Condition> {
-        find(self.status.as_ref().and_then(|status| status.conditions.as_ref()), kind)
-    }
+/// Reading and changing the conditions of a kind, given what its `Ready` depends on.
+macro_rules! conditioned {
+    ($kind:ty, $dependents:expr) => {
+        impl $kind {
+            pub fn condition(&self, kind: &str) -> Option<&Condition> {
+                find(self.status.as_ref().and_then(|status| status.conditions.as_ref()), kind)
+            }
 
-    pub fn condition_status(&self, kind: &str) -> Status {
-        Status::of(self.condition(kind))
-    }
+            pub fn condition_status(&self, kind: &str) -> Status {
+                Status::of(self.condition(kind))
+            }
 
-    /// The conditions, to be changed at `now`; those that feed `Ready` are there from then on.
-    pub fn conditions_at(&mut self, now: Timestamp) -> Conditions<'_> {
-        let list = self.status.get_or_insert_default().conditions.get_or_insert_default();
-        Conditions::of(&self.metadata, list, &[LAUNCHED, REGISTERED, INITIALIZED], now)
-    }
+            /// The conditions, to be changed at `now`; those that feed `Ready` are there from then on.
+            pub fn conditions_at(&mut self, now: Timestamp) -> Conditions<'_> {
+                let list = self.status.get_or_insert_default().conditions.get_or_insert_default();
+                Conditions::of(&self.metadata, list, &$dependents, now)
+            }
+        }
+    };
 }
 
-impl NodePool {
-    pub fn condition(&self, kind: &str) -> Option<&Condition> {
-        find(self.status.as_ref().and_then(|status| status.conditions.as_ref()), kind)
-    }
-
-    pub fn condition_status(&self, kind: &str) -> Status {
-        Status::of(self.condition(kind))
-    }
-
-    /// The conditions, to be changed at `now`; those that feed `Ready` are there from then on.
-    pub fn conditions_at(&mut self, now: Timestamp) -> Conditions<'_> {
-        let list = self.status.get_or_insert_default().conditions.get_or_insert_default();
-        Conditions::of(&self.metadata, list, &[VALIDATION_SUCCEEDED, NODE_CLASS_READY], now)
-    }
-}
-
-impl NodeOverlay {
-    pub fn condition(&self, kind: &str) -> Option<&Condition> {
-        find(self.status.as_ref().and_then(|status| status.conditions.as_ref()), kind)
-    }
-
-    pub fn condition_status(&self, kind: &str) -> Status {
-        Status::of(self.condition(kind))
-    }
-
-    /// The conditions, to be changed at `now`; the one that feeds `Ready` is there from then on.
-    pub fn conditions_at(&mut self, now: Timestamp) -> Conditions<'_> {
-        let list = self.status.get_or_insert_default().conditions.get_or_insert_default();
-        Conditions::of(&self.metadata, list, &[VALIDATION_SUCCEEDED], now)
-    }
-}
+conditioned!(NodeClaim, [LAUNCHED, REGISTERED, INITIALIZED]);
+conditioned!(NodePool, [VALIDATION_SUCCEEDED, NODE_CLASS_READY]);
+conditioned!(NodeOverlay, [VALIDATION_SUCCEEDED]);
 
 /// The conditions of one object while they are changed.
 #[derive(Debug)]

@@ -87,7 +87,7 @@ impl Buffers {
 
     /// The world with all virtual pods waiting.
     pub fn waiting(&self, world: Arc<World>) -> Arc<World> {
-        self.join(world, |pod, _| pod)
+        self.join(world, |pod| pod)
     }
 
     /// The world with virtual pods running where they are at home, and the others waiting.
@@ -99,7 +99,7 @@ impl Buffers {
             .filter(|node| node.has_node && !node.deleting)
             .map(|node| (node.claim.clone().unwrap_or_else(|| node.name.clone()), node.name.clone()))
             .collect();
-        self.join(world, |pod, _| match homes.get(&pod.uid).and_then(|home| nodes.get(home)) {
+        self.join(world, |pod| match homes.get(&pod.uid).and_then(|home| nodes.get(home)) {
             Some(node) => Pod { phase: Phase::Running, node: Some(node.clone()), scheduled_reason: None, ..pod },
             None => pod,
         })
@@ -111,15 +111,13 @@ impl Buffers {
         self.lock().homes.values().any(|held| held == home)
     }
 
-    fn join(&self, world: Arc<World>, as_seen: impl Fn(Pod, &Key) -> Pod) -> Arc<World> {
+    fn join(&self, world: Arc<World>, as_seen: impl Fn(Pod) -> Pod) -> Arc<World> {
         let pods = self.lock().pods.clone();
         if pods.values().all(|pods| pods.is_empty()) {
             return world;
         }
         let mut joined = World::clone(&world);
-        for (key, pods) in &pods {
-            joined.pods.extend(pods.iter().map(|pod| as_seen(pod.clone(), key)));
-        }
+        joined.pods.extend(pods.values().flat_map(|pods| pods.iter().cloned()).map(as_seen));
         Arc::new(joined)
     }
 

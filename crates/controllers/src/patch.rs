@@ -25,8 +25,8 @@ impl Context {
         }
     }
 
-    /// Writes the status where it differs. Under a lock it is replaced whole, which costs an API server half of what a
-    /// patch does.
+    /// Writes the status where it differs. Under a lock it is replaced whole, which is less work for an API server than a
+    /// patch; the definitions prune what our types do not know, so nothing is lost by it.
     pub async fn write_status<T: Written>(&self, before: &T, after: &T, lock: Lock) -> Result<T> {
         let wanted = only_status(after);
         match (difference(&only_status(before), &wanted), lock) {

@@ -120,3 +120,12 @@ fn so_does_one_of_three_hundred_nodes() {
     println!("{found:?}");
     assert!(found.nodes.0 >= 300 && found.price <= 1050 && found.most_moves <= 4, "{found:?}");
 }
+
+/// A fault that is known and not mended: the commands of one pass together leave a spread over zones more skewed than it
+/// may be, though each alone does not.
+#[test]
+#[ignore = "breaks the skew of a spread over zones in its eighth pass"]
+fn so_does_another_of_three_hundred_nodes() {
+    let found = shrink(1_500, 1);
+    assert!(found.price <= 1050, "{found:?}");
+}
