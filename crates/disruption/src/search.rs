@@ -298,9 +298,13 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let mark = self.what_if.mark();
         let answer = self.judge(members);
         match answer.and_then(|draft| draft.finish(self.what_if, self.rules)) {
-            Ok(trial) => {
+            Ok(trial) if self.what_if.holds_beside() => {
                 self.keep(mark, members.to_vec(), trial);
                 true
+            }
+            Ok(_) => {
+                self.what_if.rollback(mark);
+                false
             }
             Err(reason) => {
                 self.verdicts.put(&nodes, Err(reason), self.what_if.rests_on(mark));
@@ -345,8 +349,8 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             }
             let mark = self.what_if.mark();
             match trial::delete(self.what_if, self.rules, &self.candidates[at]) {
-                Ok(trial) => self.keep(mark, vec![at], trial),
-                Err(_) => self.what_if.rollback(mark),
+                Ok(trial) if self.what_if.holds_beside() => self.keep(mark, vec![at], trial),
+                _ => self.what_if.rollback(mark),
             }
         }
     }

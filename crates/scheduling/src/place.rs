@@ -236,7 +236,13 @@ impl Problem<'_> {
         }
     }
 
-    fn settled_domains(&mut self, state: &State, index: usize, table: usize, kind: Kind) -> SmallVec<[usize; 8]> {
+    pub(crate) fn settled_domains(
+        &mut self,
+        state: &State,
+        index: usize,
+        table: usize,
+        kind: Kind,
+    ) -> SmallVec<[usize; 8]> {
         let claim = &state.claims[index];
         let key = self.domains.keys[table].key;
         let req = self.terms.get(claim.set, key);

@@ -425,6 +425,29 @@ impl State {
         changes
     }
 
+    pub(crate) fn log_length(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Domains from whose counts pods were taken since the log was so long.
+    pub(crate) fn uncounted_since(&self, mark: usize) -> impl Iterator<Item = (GroupId, usize)> + '_ {
+        self.log[mark..].iter().filter_map(|undo| match undo {
+            Undo::Uncounted { group, slot: Slot::Domain(domain) } => Some((GroupId(*group as u32), *domain)),
+            _ => None,
+        })
+    }
+
+    /// Pods that found a place since an answer was last settled, each with its variant.
+    pub(crate) fn placed_since_settled(&self) -> Vec<(Slot, (usize, usize))> {
+        let claims = (self.settled..self.claims.len()).map(|claim| (Slot::Claim(claim), &*self.claims[claim].pods));
+        let filled: BTreeSet<usize> = self.filled.iter().copied().collect();
+        let nodes = filled.into_iter().map(|node| {
+            let of = &self.nodes[node];
+            (Slot::Node(node), &of.pods[of.settled..])
+        });
+        claims.chain(nodes).flat_map(|(place, pods)| pods.iter().map(move |pod| (place, *pod))).collect()
+    }
+
     /// The claims opened so far take no more pods.
     pub(crate) fn settle(&mut self) {
         let before = std::mem::replace(&mut self.settled, self.claims.len());

@@ -247,16 +247,10 @@ impl Problem<'_> {
         let itself = u32::from(self.classes[class].counted_in.binary_search(&id).is_ok());
         match group.kind {
             Kind::Spread => {
-                let mut eligible = 0_i64;
-                let mut least = u32::MAX;
-                for domain in known.iter().filter(|domain| own.contains(*domain)) {
-                    eligible += 1;
-                    least = least.min(counts[domain]);
-                }
-                if group.min_domains.is_some_and(|wanted| eligible < wanted) {
-                    least = 0;
-                }
-                let fits = |domain: &usize| i64::from(counts[*domain] + itself) - i64::from(least) <= group.max_skew;
+                let max_skew = group.max_skew;
+                let least = self.least(class, variant, id, &|domain| i64::from(counts[domain]));
+                let known = &self.domains.groups[id.0 as usize].known;
+                let fits = |domain: &usize| i64::from(counts[*domain] + itself) - least <= max_skew;
                 let fitting: Bits = acceptable.iter().filter(|domain| known.contains(*domain)).filter(fits).collect();
                 *acceptable = fitting;
                 true
@@ -288,5 +282,20 @@ impl Problem<'_> {
                 false
             }
         }
+    }
+
+    /// The count of the emptiest domain that a pod could use.
+    pub(crate) fn least(&mut self, class: usize, variant: usize, id: GroupId, count: &dyn Fn(usize) -> i64) -> i64 {
+        let of = &self.domains.groups[id.0 as usize];
+        let table = of.table.expect("the key is not the hostname");
+        let strict = self.classes[class].variants[variant].strict;
+        let own_req = self.terms.get(strict, self.domains.keys[table].key);
+        let own = self.domains.allowed(table, own_req, &self.terms);
+        let known = &self.domains.groups[id.0 as usize].known;
+        let (eligible, least) = known
+            .iter()
+            .filter(|domain| own.contains(*domain))
+            .fold((0_i64, i64::MAX), |(eligible, least), domain| (eligible + 1, least.min(count(domain))));
+        if self.groups.get(id).min_domains.is_some_and(|wanted| eligible < wanted) { 0 } else { least }
     }
 }

@@ -5,6 +5,7 @@
 //! cluster. An answer that is kept is what the next question starts from.
 
 mod base;
+mod beside;
 mod carry;
 mod changes;
 mod offers;
@@ -48,6 +49,7 @@ pub struct WhatIf<'w> {
     /// How often they were tried.
     rounds: usize,
     known: carry::Known,
+    beside: beside::Beside,
 }
 
 /// Nodes by their numbers as targets.
@@ -138,8 +140,8 @@ impl<'w> WhatIf<'w> {
             }
         }
         state.mark();
-        let (offers, waiting, queue, rounds) = Default::default();
-        Self { problem, state, pod_at, targets, offers, waiting, queue, rounds, known }
+        let (offers, waiting, queue, rounds, beside) = Default::default();
+        Self { problem, state, pod_at, targets, offers, waiting, queue, rounds, known, beside }
     }
 
     /// The same cluster, but pods that wait for a node take no room in advance: they are placed together with those that
@@ -155,7 +157,7 @@ impl<'w> WhatIf<'w> {
         let mut state = State::new(&self.problem, BASELINE);
         state.closed = self.state.closed.clone();
         state.mark();
-        Some(Self { state, waiting, ..self.clone() })
+        Some(Self { state, waiting, beside: beside::Beside::default(), ..self.clone() })
     }
 
     /// Pods of nodes that leave are not to go here.
@@ -172,10 +174,12 @@ impl<'w> WhatIf<'w> {
     /// Takes back everything since the mark.
     pub fn rollback(&mut self, mark: Mark) {
         self.state.rollback(mark.0);
+        self.beside.rollback(mark.0);
     }
 
     /// Keeps the answer for what follows. Its new nodes take no more pods: they are not there yet.
     pub fn settle(&mut self) {
+        self.note_effect();
         self.state.settle();
     }
 

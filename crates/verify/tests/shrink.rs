@@ -118,14 +118,13 @@ fn a_fleet_that_loses_most_of_its_pods_comes_close_to_a_fresh_plan() {
 fn so_does_one_of_three_hundred_nodes() {
     let found = shrink(1_500, 0);
     println!("{found:?}");
-    assert!(found.nodes.0 >= 300 && found.price <= 1050 && found.most_moves <= 4, "{found:?}");
+    assert!(found.nodes.0 >= 300 && found.price <= 1050 && found.most_moves <= 5, "{found:?}");
 }
 
-/// A fault that is known and not mended: the commands of one pass together leave a spread over zones more skewed than it
-/// may be, though each alone does not.
+/// Pods without a constraint count in the spreads of others, so that what one command moves may break what another did.
 #[test]
-#[ignore = "breaks the skew of a spread over zones in its eighth pass"]
 fn so_does_another_of_three_hundred_nodes() {
     let found = shrink(1_500, 1);
+    println!("{found:?}");
     assert!(found.price <= 1050, "{found:?}");
 }
