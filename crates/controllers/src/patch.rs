@@ -18,6 +18,9 @@ pub enum Lock {
 impl Context {
     /// Writes metadata and spec where they differ. Answers the object as it is then; the same where nothing differs.
     pub async fn write<T: Written>(&self, before: &T, after: &T, lock: Lock) -> Result<T> {
+        if before == after {
+            return Ok(after.clone());
+        }
         let (before_value, after_value) = (without_status(before), without_status(after));
         match difference(&before_value, &after_value) {
             None => Ok(after.clone()),
@@ -28,6 +31,9 @@ impl Context {
     /// Writes the status where it differs. Under a lock it is replaced whole, which is less work for an API server than a
     /// patch; the definitions prune what our types do not know, so nothing is lost by it.
     pub async fn write_status<T: Written>(&self, before: &T, after: &T, lock: Lock) -> Result<T> {
+        if before == after {
+            return Ok(after.clone());
+        }
         let wanted = only_status(after);
         match (difference(&only_status(before), &wanted), lock) {
             (None, _) => Ok(after.clone()),

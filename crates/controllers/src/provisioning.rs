@@ -10,6 +10,7 @@ mod create;
 mod outcome;
 pub mod pools;
 mod remarks;
+mod repeat;
 mod trigger;
 pub mod why;
 
@@ -36,6 +37,7 @@ use crate::error::{Error, Result};
 use crate::reconciler::{Action, Backoff, Reconciler, singleton};
 use batcher::Due;
 use pools::Offer;
+use repeat::Repeat;
 
 pub(crate) use create::create;
 pub(crate) use outcome::tell_nominated;
@@ -51,7 +53,9 @@ const CREATIONS: usize = 100;
 
 /// The loop that plans. One pass at a time: it is a single key.
 #[derive(Debug, Default)]
-pub struct Provisioner;
+pub struct Provisioner {
+    repeat: Repeat,
+}
 
 #[async_trait]
 impl Reconciler for Provisioner {
@@ -80,7 +84,7 @@ impl Reconciler for Provisioner {
             return Ok(Action::After(HELD));
         }
         context.batcher.close();
-        let result = pass(context).await;
+        let result = pass(context, &self.repeat).await;
         if result.is_err() {
             // What was created is kept; the rest is tried again.
             context.batcher.hold();
@@ -98,7 +102,7 @@ impl Reconciler for Provisioner {
 }
 
 /// One pass: look, plan, create.
-async fn pass(context: &Context) -> Result<()> {
+async fn pass(context: &Context, repeat: &Repeat) -> Result<()> {
     let offers = pools::offers(context).await;
     // Asking for instance types may have taken a while.
     if !context.index.is_synced() {
@@ -111,10 +115,7 @@ async fn pass(context: &Context) -> Result<()> {
     let began = Instant::now();
     let waiting = world.pods.iter().filter(|pod| pod.phase == Phase::Pending && pod.node.is_none()).count();
     context.metrics.simulations.begin(PROVISIONER, waiting);
-    let Observed { plan, zones, without_types, relaxed } = karpenter_scheduling::solve_observed(&world);
-    if let Some(observe) = context.plan_observer.get() {
-        observe(&world, &plan);
-    }
+    let Observed { plan, zones, without_types, relaxed } = repeat.or_solve(context, &world);
     let plan = match context.settings.capacity_buffers {
         true => {
             if context.buffers.settle(&world, &plan) {

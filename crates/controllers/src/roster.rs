@@ -32,7 +32,7 @@ pub fn all(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {
 
 /// From pods that wait to claims, and pods to their nodes.
 pub fn provisioning() -> Vec<Arc<dyn Reconciler>> {
-    vec![Arc::new(PodTrigger), Arc::new(NodeTrigger), Arc::new(Provisioner), Arc::new(Nomination::default())]
+    vec![Arc::new(PodTrigger), Arc::new(NodeTrigger), Arc::new(Provisioner::default()), Arc::new(Nomination::default())]
 }
 
 /// Everything from a claim's launch to its end, and what pools say of themselves.

@@ -15,6 +15,7 @@ use crate::error::{Error, Result, unless_gone};
 pub trait Written:
     kube::Resource<DynamicType = (), Scope = ClusterResourceScope>
     + Clone
+    + PartialEq
     + std::fmt::Debug
     + Serialize
     + DeserializeOwned
@@ -27,6 +28,7 @@ pub trait Written:
 impl<T> Written for T where
     T: kube::Resource<DynamicType = (), Scope = ClusterResourceScope>
         + Clone
+        + PartialEq
         + std::fmt::Debug
         + Serialize
         + DeserializeOwned

@@ -98,6 +98,8 @@ pub(crate) struct State {
     pub(crate) unsettled: u64,
     pub(crate) dirty: Dirty,
     pub(crate) world: Arc<World>,
+    /// How often the kept world became another.
+    pub(crate) revision: u64,
     pub(crate) places: crate::snapshot::Places,
 }
 
@@ -358,6 +360,7 @@ impl State {
             unsettled: 0,
             dirty: Dirty::default(),
             world: Arc::new(world),
+            revision: 0,
             places: crate::snapshot::Places::default(),
         }
     }

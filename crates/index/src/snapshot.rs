@@ -17,7 +17,7 @@ use crate::machine::MachineId;
 use crate::object::TrackedPod;
 
 /// What of the kept world is out of date.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirty {
     pub(crate) pods: BTreeSet<Key>,
     pub(crate) machines: BTreeSet<MachineId>,
@@ -84,11 +84,20 @@ impl Index {
         world.pools = pools;
         state.world.clone()
     }
+
+    /// The number of the newest snapshot: of two with the same number, only the time and the pools may differ.
+    pub fn revision(&self) -> u64 {
+        self.state().revision
+    }
 }
 
 impl State {
     fn refresh_world(&mut self) {
         let dirty = std::mem::take(&mut self.dirty);
+        if dirty == Dirty::default() {
+            return;
+        }
+        self.revision += 1;
         let mut world = std::mem::replace(&mut self.world, Arc::new(empty(&self.options)));
         let mut places = std::mem::take(&mut self.places);
         {

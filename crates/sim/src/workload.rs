@@ -9,7 +9,10 @@ pub(crate) const NAMESPACE: &str = "default";
 /// CPU and memory of a pod.
 const SHAPES: [(&str, &str); 6] =
     [("100m", "256Mi"), ("250m", "256Mi"), ("500m", "2Gi"), ("1", "1Gi"), ("1", "4Gi"), ("2", "4Gi")];
-/// One deployment in so many is spread over zones, or has a budget.
+/// Pods that fill a machine each: several at once are several machines of one kind, bought together.
+const LARGE: (&str, &str) = ("7", "12Gi");
+/// One deployment in so many has large pods, is spread over zones, or has a budget.
+const LARGE_ONES: u64 = 40;
 const SPREAD: u64 = 5;
 const BUDGETED: u64 = 3;
 /// At most so many replicas.
@@ -39,7 +42,9 @@ impl Tenant {
 
     pub(crate) fn deployment(&self, replicas: u64) -> Value {
         let name = &self.name;
-        let (cpu, memory) = SHAPES[(draw(self.seed, &["shape", name]) % SHAPES.len() as u64) as usize];
+        let large = draw(self.seed, &["large", name]).is_multiple_of(LARGE_ONES);
+        let drawn = SHAPES[(draw(self.seed, &["shape", name]) % SHAPES.len() as u64) as usize];
+        let (cpu, memory) = if large { LARGE } else { drawn };
         let mut spec = json!({
             "terminationGracePeriodSeconds": 10,
             "containers": [{"name": "main", "image": "example.com/tenant:1",
