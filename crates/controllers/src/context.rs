@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
+use crate::disruption::regret::Regret;
 use crate::metrics::Metrics;
 use crate::provisioning::Remarked;
 use crate::provisioning::batcher::Batcher;
@@ -38,6 +39,8 @@ pub struct Context {
     pub batcher: Batcher,
     /// Room that is kept for pods that do not exist yet.
     pub buffers: Buffers,
+    /// What moving pods to save money has cost.
+    pub regret: Regret,
     /// Sees every plan before it is carried out: for whoever wants to judge them.
     pub plan_observer: OnceLock<PlanObserver>,
     pub(crate) remarked: Remarked,
@@ -85,6 +88,7 @@ impl Context {
             metrics: Metrics::default(),
             batcher: Batcher::new(settings.batch_idle, settings.batch_max),
             buffers: Buffers::default(),
+            regret: Regret::default(),
             plan_observer: OnceLock::new(),
             remarked: Remarked::default(),
             inbox: Inbox::default(),

@@ -18,6 +18,7 @@ mod pause;
 mod picture;
 mod podevents;
 pub mod queue;
+pub mod regret;
 mod scores;
 mod start;
 mod tell;
@@ -235,7 +236,9 @@ impl Disruption {
     }
 
     fn propose(&self, context: &Context, picture: &Picture) -> Proposal {
-        let policy = Policy { paused: self.commands.is_paused(), ..context.settings.disruption.clone() };
+        let asked = &context.settings.disruption;
+        let threshold = asked.threshold.max(context.regret.price(context.clock.now()));
+        let policy = Policy { paused: self.commands.is_paused(), threshold, ..asked.clone() };
         let began = Instant::now();
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = picture.snapshot();
@@ -291,6 +294,11 @@ impl Disruption {
         }
         let results = join_all(starts).await;
         let now = context.clock.now();
+        for (command, _) in commands.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
+            if matches!(command.method, Method::Multi | Method::Single) {
+                context.regret.moved(command.moves.iter().map(|moved| &picture.world.pods[moved.pod]), now);
+            }
+        }
         for (command, _) in commands.iter().zip(&results).filter(|(_, result)| result.is_err()) {
             if command.method == Method::Drift {
                 self.commands.failed(command.candidates.iter().map(|one| Wall::drift(&one.pool)), now);

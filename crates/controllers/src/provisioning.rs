@@ -137,6 +137,7 @@ async fn pass(context: &Context, repeat: &Repeat) -> Result<()> {
     outcome::count(context, &world, &plan);
     context.index.begin_plan();
     nominate(context, &world, &plan, now);
+    context.regret.bought(&world, &plan, now);
     create_all(context, &world, &offers, &plan).await
 }
 
