@@ -156,7 +156,9 @@ impl Sqs for SqsClient {
             .message_system_attribute_names(MessageSystemAttributeName::SentTimestamp)
             .message_attribute_names("All");
         let answer = call.send().await.map_err(|error| fault("SQS", "ReceiveMessage", error))?;
-        Ok(answer.messages().iter().map(message).collect())
+        // What cannot be deleted is nothing to act on: it comes again.
+        let deletable = |found: &QueueMessage| !found.receipt_handle.is_empty();
+        Ok(answer.messages().iter().map(message).filter(deletable).collect())
     }
 
     async fn delete_message(&self, url: &str, receipt_handle: &str) -> Result<()> {

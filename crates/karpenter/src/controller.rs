@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Decides prices, delays and ids of the simulated region
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// From launch until a node registers [default: drawn for each machine]
+    /// From launch until a node registers, and from its end until a machine is gone [default: drawn for each machine]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     boot_delay: Option<Duration>,
     /// Who plays the kubelets of simulated machines

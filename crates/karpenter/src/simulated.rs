@@ -38,7 +38,7 @@ pub(crate) struct Fate {
 pub(crate) fn options(region: &str, cluster: &str, fate: Fate) -> Options {
     let mut options = Options::new(region, fate.faults.unwrap_or(fate.seed), cluster);
     if let Some(delay) = fate.boot_delay {
-        options.boot = Span::exactly(delay);
+        (options.boot, options.shutdown) = (Span::exactly(delay), Span::exactly(delay));
     }
     if fate.faults.is_some() {
         options.rates = Rates::ROUGH;
