@@ -1,12 +1,9 @@
-use std::sync::{Arc, Mutex};
-
 use karpenter_provider::LaunchError;
 use karpenter_provider_aws::calls::{AwsError, CreateFleet, FleetKind, NewInstanceProfile};
 use karpenter_provider_aws::errors::{fleet_refusal, reason_and_message};
+use karpenter_testkit::lines::Lines;
 use prometheus_client::registry::Registry;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::Level;
 
 use crate::server::Server;
 
@@ -196,54 +193,21 @@ async fn every_refusal_of_the_call_is_understood() {
     }
 }
 
-/// Lines of any level, of this thread, with their fields.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-struct Fields(String);
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.push_str(&format!("{}={value:?} ", field.name()));
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("karpenter")
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields(String::new());
-        event.record(&mut fields);
-        self.0.lock().unwrap().push(fields.0);
-    }
-}
-
 #[tokio::test]
 async fn a_failure_is_logged_with_all_that_finds_it_again() {
     // covers: AWS-OPS-14
-    let lines = Lines::default();
-    let _listening = tracing::subscriber::set_default(lines.clone());
+    let (lines, _listening) = Lines::heard(Level::TRACE);
     refused("ec2.TerminateInstances.400-not-found.xml").await;
-    let said = lines.0.lock().unwrap().clone();
-    let line = said.iter().find(|line| line.contains("an AWS call failed")).unwrap_or_else(|| panic!("{said:?}"));
-    for part in [
-        "service=\"EC2\"",
-        "operation=\"TerminateInstances\"",
-        "status=400",
-        "code=\"InvalidInstanceID.NotFound\"",
-        "request_id=\"",
+    let said = lines.all();
+    let line = said.iter().find(|line| line.get("message") == "an AWS call failed");
+    let line = line.unwrap_or_else(|| panic!("{said:?}"));
+    for (field, value) in [
+        ("service", "EC2"),
+        ("operation", "TerminateInstances"),
+        ("status", "400"),
+        ("code", "InvalidInstanceID.NotFound"),
     ] {
-        assert!(line.contains(part), "{part} is not in {line}");
+        assert_eq!(line.get(field), value, "{line:?}");
     }
+    assert!(!line.get("request_id").is_empty(), "{line:?}");
 }

@@ -19,6 +19,8 @@ use crate::clock::later;
 const RETURNS: Duration = Duration::from_mins(10);
 /// What was learned counts half after this: workloads change.
 const HALVED: Duration = Duration::from_hours(6);
+/// A move must save so many times what moves have cost: what is barely worth it ends in nothing half of the time.
+const MARGIN: f64 = 2.0;
 /// Less than this is not worth remembering, in millionths of a dollar per hour and pod.
 const NOTHING: f64 = 1.0;
 
@@ -61,11 +63,11 @@ impl Regret {
         }
     }
 
-    /// What a moved pod costs by experience, per hour; nothing while all of them found the room that was planned.
+    /// What a moved pod must save by experience, per hour; nothing while all of them found the room that was planned.
     pub(super) fn price(&self, now: Timestamp) -> Option<MicroUsd> {
         let books = self.books();
         let halvings = now.duration_since(books.learned?).as_secs().max(0) as u64 / HALVED.as_secs();
-        let price = books.paid / books.moved.max(1.0) / 2_f64.powi(halvings.min(60) as i32);
+        let price = MARGIN * books.paid / books.moved.max(1.0) / 2_f64.powi(halvings.min(60) as i32);
         (price >= NOTHING).then_some(MicroUsd(price as u64))
     }
 

@@ -28,7 +28,7 @@ fn what_had_to_be_bought_again_is_the_price_of_a_move() {
     assert_eq!(regret.price(at(0)), None, "nobody came back yet");
     regret.bought(&world, &plan, at(0));
     let (paid, price) = (plan.price().0, regret.price(at(0)).expect("two of them did").0);
-    assert_eq!(price, paid / 4, "two of four pods, and two were moved");
+    assert_eq!(price, paid / 2, "two of four pods, two were moved, and twice what they cost");
     regret.bought(&world, &plan, at(0));
     assert_eq!(regret.price(at(0)), Some(MicroUsd(price)), "each is waited for once");
     assert_eq!(regret.price(at(6)), Some(MicroUsd(price / 2)), "and forgotten slowly");
