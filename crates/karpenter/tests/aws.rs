@@ -104,6 +104,47 @@ async fn doctor_tells_what_this_account_has_and_lacks() {
     assert_eq!(out.status.code(), Some(0), "{findings:#?}");
 }
 
+/// Whoever hands out credentials on a node with the addon, for one request, which it answers with what it was asked.
+fn pod_identity_agent() -> (u16, std::thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answers = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+        let asked: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+        let body = json!({"AccessKeyId": "ASIAPODIDENTITY", "SecretAccessKey": "nothing", "Token": "of-a-session",
+            "AccountId": "123456789012", "Expiration": "2099-01-01T00:00:00Z"})
+        .to_string();
+        let length = body.len();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+        write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        asked.join("\n")
+    });
+    (port, answers)
+}
+
+#[tokio::test]
+async fn credentials_come_from_the_pod_identity_agent_for_the_token_in_its_file() {
+    // covers: SEED3-04
+    let Some(moto) = moto::start().await else { return };
+    moto.lay_out("shop").await;
+    let (port, agent) = pod_identity_agent();
+    let token = Path::new(env!("CARGO_TARGET_TMPDIR")).join("eks-pod-identity-token");
+    std::fs::write(&token, "a-token-of-the-service-account").unwrap();
+    let mut command = program(&moto, &["doctor", "--cluster-name=shop", "--account-only", "-o", "json"]);
+    command.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");
+    command.env("AWS_CONTAINER_CREDENTIALS_FULL_URI", format!("http://127.0.0.1:{port}/v1/credentials"));
+    command.env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", &token);
+    let out = command.output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let credentials = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let credentials = credentials.into_iter().find(|finding| finding["subject"] == "credentials");
+    assert_eq!(credentials.unwrap()["verdict"], "ok", "{said} {}", String::from_utf8_lossy(&out.stderr));
+    let asked = agent.join().unwrap().to_lowercase();
+    assert!(asked.starts_with("get /v1/credentials "), "{asked}");
+    assert!(asked.contains("authorization: a-token-of-the-service-account"), "{asked}");
+}
+
 #[tokio::test]
 async fn a_pod_gets_an_instance_and_the_instance_goes_with_its_claim() {
     let Some(moto) = moto::start().await else { return };
