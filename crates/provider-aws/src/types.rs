@@ -274,7 +274,7 @@ impl Types {
         circumstances.discovered_memory = self.discovered(&images, now);
         circumstances.shifted_zones = shifted.iter().map(|zone| Arc::from(zone.as_str())).collect();
         circumstances.formulas = self.formulas(&facts.kubelet, now);
-        let last = self.last(&key, &images, market.version, &circumstances);
+        let last = self.last(&key, &images, market.version, &circumstances, now);
         let of = |types: &mut dyn Iterator<Item = &TypeFacts>| {
             let place = Place { name: &self.aws.region, facts: &market.region };
             resolve(types, place, &facts, &self.settings, &circumstances)
@@ -340,17 +340,18 @@ impl Types {
         cached.iter().find(same).map(|entry| entry.types.clone())
     }
 
-    /// The list that is nearest to what is asked for, with the types of it that look different now. How old it is does not
-    /// matter: everything that it was made of is compared.
+    /// The list that is nearest to what is asked for, with the types of it that look different now.
     fn last(
         &self,
         facts: &NodeClassFacts,
         images: &BTreeSet<String>,
         market: u64,
         circumstances: &Circumstances,
+        now: Timestamp,
     ) -> Option<(InstanceTypes, BTreeSet<Arc<str>>)> {
         let cached = self.lock();
-        let lasting = cached.iter().filter(|entry| entry.versions[0] == market && entry.images == *images);
+        let lasting =
+            cached.iter().filter(|entry| entry.versions[0] == market && entry.images == *images && now < entry.until);
         let near = lasting.filter_map(|entry| Some((entry.differing(facts, circumstances)?, &entry.types)));
         let nearest = near.min_by_key(|(names, _)| names.len());
         nearest.map(|(names, types)| (types.clone(), names))
