@@ -156,6 +156,18 @@ impl Fleet {
         }
     }
 
+    /// Lets go of pods on a node that are gone, over, or others of the same name: what a kubelet does now and then, should
+    /// it have missed something.
+    pub(super) fn clean_up(&mut self, node: &str, world: &World) {
+        let stale = |key: &Key, run: &Run| {
+            let pod = world.pods.get(key).filter(|pod| pod.metadata.uid.as_deref() == Some(&*run.uid));
+            pod.is_none_or(|pod| crate::controllers::replicas::is_finished(pod))
+        };
+        let here = self.runs.iter().filter(|(key, run)| run.node == node && stale(key, run));
+        let stale: Vec<Key> = here.map(|(key, _)| key.clone()).collect();
+        stale.iter().for_each(|key| self.end(key));
+    }
+
     pub(super) fn host_mut(&mut self, name: &str) -> Option<&mut Host> {
         self.hosts.get_mut(name)
     }

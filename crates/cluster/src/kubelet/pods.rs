@@ -60,10 +60,11 @@ impl Fleet {
         if pod.metadata.deletion_timestamp.is_some() {
             return self.stop(key, pod, &settings, now);
         }
-        if !self.runs.contains_key(key)
-            && let Some(refusal) = self.admit(key, pod, &name, world, now)
-        {
-            return refusal;
+        if !self.runs.contains_key(key) && self.admit(key, pod, &name, world, now).is_some() {
+            self.clean_up(&name, world);
+            if let Some(refusal) = self.admit(key, pod, &name, world, now) {
+                return refusal;
+            }
         }
         self.drive(key, pod, &name, &settings, world, now)
     }

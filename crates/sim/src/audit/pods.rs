@@ -33,6 +33,8 @@ struct Entry {
     ran: bool,
     leaving: bool,
     node: Option<String>,
+    /// Why the kubelet did not run it, where it said so.
+    refused: Option<String>,
 }
 
 /// What of a pod is looked at; a whole one is decoded ten times as slowly.
@@ -67,6 +69,8 @@ struct Spec {
 struct Status {
     #[serde(default)]
     phase: String,
+    reason: Option<String>,
+    message: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -125,9 +129,14 @@ impl Pods {
             ran: false,
             leaving: false,
             node: None,
+            refused: None,
         });
         entry.leaving = pod.metadata.deletion_timestamp.is_some();
         entry.node.clone_from(&pod.spec.node_name);
+        if pod.status.phase == "Failed" {
+            let said = [&pod.status.reason, &pod.status.message].into_iter().flatten();
+            entry.refused = Some(said.map(String::as_str).collect::<Vec<_>>().join(": "));
+        }
         if pod.status.phase == "Running" && !entry.ran {
             entry.ran = true;
             *ran += 1;
@@ -144,7 +153,8 @@ impl Pods {
         let told = |pod: &Entry| {
             let minutes = now.duration_since(pod.since).as_secs() / 60;
             let place = pod.node.as_deref().unwrap_or("no node");
-            format!("pod {} waits for {minutes} minutes, on {place}", pod.name)
+            let refused = pod.refused.as_deref().map(|why| format!(", which failed it: {why}")).unwrap_or_default();
+            format!("pod {} waits for {minutes} minutes, on {place}{refused}", pod.name)
         };
         stuck.map(told).collect()
     }
