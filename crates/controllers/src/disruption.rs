@@ -294,14 +294,15 @@ impl Disruption {
         }
         let results = join_all(starts).await;
         let now = context.clock.now();
-        for (command, _) in commands.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
-            if matches!(command.method, Method::Multi | Method::Single) {
-                context.regret.moved(command.moves.iter().map(|moved| &picture.world.pods[moved.pod]), now);
-            }
-        }
-        for (command, _) in commands.iter().zip(&results).filter(|(_, result)| result.is_err()) {
-            if command.method == Method::Drift {
-                self.commands.failed(command.candidates.iter().map(|one| Wall::drift(&one.pool)), now);
+        for (command, result) in commands.iter().zip(&results) {
+            match (command.method, result) {
+                (Method::Multi | Method::Single, Ok(())) => {
+                    context.regret.moved(command.moves.iter().map(|moved| &picture.world.pods[moved.pod]), now);
+                }
+                (Method::Drift, Err(_)) => {
+                    self.commands.failed(command.candidates.iter().map(|one| Wall::drift(&one.pool)), now);
+                }
+                _ => {}
             }
         }
         let started = results.iter().any(Result::is_ok);

@@ -33,6 +33,8 @@ struct Books {
     /// Millionths of a dollar per hour.
     paid: f64,
     learned: Option<Timestamp>,
+    /// Up to when old moves and what they cost have been made to count less.
+    faded: Option<Timestamp>,
     /// By uid of the owner: how many of its pods are moved, and until when they are waited for.
     expected: BTreeMap<Arc<str>, (usize, Timestamp)>,
 }
@@ -41,6 +43,7 @@ impl Regret {
     /// A command that saves money is under way, and these will have to go.
     pub(super) fn moved<'p>(&self, pods: impl Iterator<Item = &'p Pod>, now: Timestamp) {
         let mut books = self.books();
+        books.fade(now);
         books.expected.retain(|_, (_, until)| now < *until);
         for pod in pods {
             books.moved += 1.0;
@@ -54,6 +57,7 @@ impl Regret {
     /// Nodes are bought for pods, some of which may be what was moved.
     pub(crate) fn bought(&self, world: &World, plan: &Plan, now: Timestamp) {
         let mut books = self.books();
+        books.fade(now);
         for new in &plan.new_nodes {
             let returned = new.pods.iter().filter(|pod| books.returns(&world.pods[**pod], now)).count();
             if returned > 0 {
@@ -66,8 +70,7 @@ impl Regret {
     /// What a moved pod must save by experience, per hour; nothing while all of them found the room that was planned.
     pub(super) fn price(&self, now: Timestamp) -> Option<MicroUsd> {
         let books = self.books();
-        let halvings = now.duration_since(books.learned?).as_secs().max(0) as u64 / HALVED.as_secs();
-        let price = MARGIN * books.paid / books.moved.max(1.0) / 2_f64.powi(halvings.min(60) as i32);
+        let price = MARGIN * books.paid / books.moved.max(1.0) / 2_f64.powi(halvings(books.learned?, now));
         (price >= NOTHING).then_some(MicroUsd(price as u64))
     }
 
@@ -77,6 +80,16 @@ impl Regret {
 }
 
 impl Books {
+    /// Old experience counts for less, moves and what they cost alike.
+    fn fade(&mut self, now: Timestamp) {
+        let since = *self.faded.get_or_insert(now);
+        let halvings = halvings(since, now);
+        if halvings > 0 {
+            let part = 2_f64.powi(halvings);
+            (self.moved, self.paid, self.faded) = (self.moved / part, self.paid / part, Some(now));
+        }
+    }
+
     /// Whether the pod takes the place of one that was moved, each of which is counted once.
     fn returns(&mut self, pod: &Pod, now: Timestamp) -> bool {
         let expected = owner(pod).and_then(|owner| self.expected.get_mut(owner));
@@ -84,6 +97,11 @@ impl Books {
         *count -= 1;
         true
     }
+}
+
+fn halvings(since: Timestamp, now: Timestamp) -> i32 {
+    let seconds = now.duration_since(since).as_secs().max(0) as u64;
+    (seconds / HALVED.as_secs()).min(60) as i32
 }
 
 fn owner(pod: &Pod) -> Option<&Arc<str>> {

@@ -70,6 +70,9 @@ impl WhatIf<'_> {
             return true;
         }
         let mine = self.effect();
+        if mine.shifts.is_empty() && mine.owners.is_empty() {
+            return true;
+        }
         let none = FxHashMap::default();
         let changed: FxHashSet<GroupId> = mine.shifts.keys().map(|(group, _)| *group).collect();
         let others = self.beside.kept.iter().flat_map(|effect| &effect.owners);

@@ -33,7 +33,12 @@ fn what_had_to_be_bought_again_is_the_price_of_a_move() {
     assert_eq!(regret.price(at(0)), Some(MicroUsd(price)), "each is waited for once");
     assert_eq!(regret.price(at(6)), Some(MicroUsd(price / 2)), "and forgotten slowly");
     regret.moved(world.pods[..2].iter(), at(6));
-    assert_eq!(regret.price(at(6)), Some(MicroUsd(price / 4)), "moves that cost nothing make it less");
+    let less = Some(MicroUsd(price / 6));
+    assert_eq!(regret.price(at(6)), less, "moves that cost nothing make it less, and more than those of six hours ago");
     regret.bought(&world, &plan, at(7));
-    assert_eq!(regret.price(at(7)), Some(MicroUsd(price / 4)), "who comes after an hour is somebody else");
+    assert_eq!(regret.price(at(7)), less, "who comes after an hour is somebody else");
+    regret.moved(world.pods[..2].iter(), at(600));
+    regret.bought(&world, &plan, at(600));
+    let now = regret.price(at(600)).expect("two of them came").0;
+    assert!(now.abs_diff(price) <= 1, "{now} and {price}: what was weeks ago no longer counts");
 }
