@@ -54,6 +54,11 @@ impl Error {
         matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 403)
     }
 
+    /// The server does not take what was sent, as the object stands by now.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 422)
+    }
+
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 404)
     }

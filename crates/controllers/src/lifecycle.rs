@@ -37,7 +37,7 @@ use crate::patch::Lock;
 use crate::reconciler::{Action, Backoff, Reconciler};
 use crate::settings::Settings;
 
-pub(crate) use end::{TERMINATING, terminate};
+pub(crate) use end::{ask_again, terminate};
 pub use launched::Launched;
 
 /// The controller.

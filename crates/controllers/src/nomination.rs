@@ -202,7 +202,8 @@ impl Nomination {
             }
             errors.retain(|error| !error.is_forbidden());
         }
-        errors.retain(|error| !error.is_conflict());
+        // A pod that was bound meanwhile has what it waited for.
+        errors.retain(|error| !error.is_conflict() && !error.is_invalid());
         Error::all(errors)
     }
 }

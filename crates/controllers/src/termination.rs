@@ -33,7 +33,7 @@ use crate::clock::until;
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
 use crate::lifecycle::initialization::is_ready;
-use crate::lifecycle::{TERMINATING, terminate};
+use crate::lifecycle::{ask_again, terminate};
 use crate::ownership::{Matches, claim_provider_id, is_managed_node, node_provider_id};
 use crate::patch::Lock;
 use crate::pods::PodFacts;
@@ -244,8 +244,9 @@ fn kept_volumes(node: &Node, context: &Context, now: Timestamp) -> BTreeSet<Arc<
 async fn stop(claim: &mut NodeClaim, context: &Context) -> Result<Progress> {
     let provider_id = claim_provider_id(claim).unwrap_or_default().to_owned();
     let gone = terminate(claim, &provider_id, context).await?;
-    claim.conditions_at(context.clock.now()).set_true(INSTANCE_TERMINATING);
-    Ok(if gone { Progress::Finished } else { Progress::After(TERMINATING) })
+    let now = context.clock.now();
+    claim.conditions_at(now).set_true(INSTANCE_TERMINATING);
+    Ok(if gone { Progress::Finished } else { Progress::After(ask_again(claim, now)) })
 }
 
 /// Lets the Node go. Only our entry is taken out of the list, whatever else is in it by now; the UID makes sure that it

@@ -50,7 +50,8 @@ mod start;
 async fn scenarios_on_a_control_plane() {
     let path = std::env::var("KARPENTER_TEST_KUBECONFIG").expect("KARPENTER_TEST_KUBECONFIG names a kubeconfig");
     let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    config.default_retry = false;
     let mut stage = stage::Stage::real(kube::Client::try_from(config).unwrap()).await;
     stage.clear().await;
     end::all(&mut stage).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::INSTANCE_TERMINATING;
@@ -19,7 +20,16 @@ use crate::reconciler::Action;
 use crate::recorder::{Event, ObjectRef};
 
 /// How often the provider is asked whether a machine is gone.
-pub(crate) const TERMINATING: Duration = Duration::from_secs(5);
+const TERMINATING: Duration = Duration::from_secs(5);
+
+/// How soon it is asked first: a machine without much to shut down takes no longer.
+const TERMINATED_SOON: Duration = Duration::from_secs(1);
+
+/// When to ask again whether the machine of a claim is gone.
+pub(crate) fn ask_again(claim: &NodeClaim, now: Timestamp) -> Duration {
+    let since = claim.condition(INSTANCE_TERMINATING).map_or(now, |condition| condition.last_transition_time.0);
+    until(since, now).clamp(TERMINATED_SOON, TERMINATING)
+}
 
 pub(super) async fn finalize(claim: &NodeClaim, context: &Context, launched: &Launched) -> Result<Action> {
     let mut claim = claim.clone();
@@ -53,7 +63,7 @@ pub(super) async fn finalize(claim: &NodeClaim, context: &Context, launched: &La
                 let gone = terminate(&claim, &provider_id, context).await?;
                 match record_termination(&claim, context).await? {
                     None => return Ok(Action::Done),
-                    Some(_) if !gone => return Ok(Action::After(TERMINATING)),
+                    Some(recorded) if !gone => return Ok(Action::After(ask_again(&recorded, context.clock.now()))),
                     Some(recorded) => claim = recorded,
                 }
                 let since = claim.condition(INSTANCE_TERMINATING).map(|condition| condition.last_transition_time.0);

@@ -49,6 +49,9 @@ impl Connection {
 
     fn new(mut config: Config, rate: ClientRate) -> anyhow::Result<Self> {
         config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
+        // Controllers try again by themselves, having looked anew. An eviction that a budget refuses would be repeated
+        // in the client for minutes, at growing distances, while the budget has long had room.
+        config.default_retry = false;
         let requests = Requests::new(rate.per_second, rate.burst);
         let builder = ClientBuilder::try_from(config.clone()).context("cannot connect")?;
         let client = builder.with_layer(&Counted(requests.clone())).build();
@@ -142,5 +145,38 @@ impl Connection {
         };
         let all: String = self.config.root_cert.as_ref()?.iter().map(pem).collect();
         (!all.is_empty()).then(|| STANDARD.encode(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refusal_is_handed_on_at_once() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        tokio::spawn(async move {
+            let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429}"#;
+            let length = body.len();
+            let answer = format!("HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: {length}\r\n\r\n{body}");
+            while let Ok((mut stream, _)) = listener.accept().await {
+                while stream.read(&mut [0; 4096]).await.is_ok_and(|bytes| bytes > 0) {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+            }
+        });
+        let connection = Connection::new(Config::new(url), ClientRate { per_second: 10, burst: 10 }).unwrap();
+        let request = http::Request::post("/api/v1/namespaces/default/pods/web/eviction").body(Vec::new()).unwrap();
+        let refused = connection.client.request::<Value>(request).await;
+        assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 429));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 }

@@ -147,6 +147,11 @@ pub(super) fn status(object: &Value, old: &Value) -> Vec<FieldError> {
         for message in crate::names::dns_subdomain(nominated).err().into_iter().flatten() {
             errors.push(FieldError::invalid("status.nominatedNodeName", nominated, message));
         }
+        let bound = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+        if bound && old["status"]["nominatedNodeName"].as_str() != Some(nominated) {
+            let detail = "may not be set on pods that are already bound to a node";
+            errors.push(FieldError::forbidden("status.nominatedNodeName", detail));
+        }
     }
     let (new, before) = (&object["status"]["qosClass"], &old["status"]["qosClass"]);
     if new != before {

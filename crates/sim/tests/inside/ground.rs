@@ -15,8 +15,11 @@ use tokio::task::JoinSet;
 /// Where scenarios may play.
 pub(crate) enum Ground {
     Embedded,
-    /// It has its own scheduler and controllers; kubelets and the cloud are ours.
-    Real(Client),
+    /// It has its own scheduler and controllers; kubelets and the cloud are ours. Our controllers have their own account.
+    Real {
+        everybody_else: Client,
+        controllers: Client,
+    },
 }
 
 /// What a scenario plays on, until it is dropped.
@@ -28,6 +31,7 @@ pub(crate) enum Stage {
 /// A region and the controllers over somebody else's control plane.
 pub(crate) struct Live {
     client: Client,
+    controllers: Client,
     region: Region,
     clock: Clock,
     process: JoinSet<()>,
@@ -47,9 +51,9 @@ impl Ground {
                     Setup { seed, start, region, settings, interruptions: true, root_ca: None, judged: 1, events };
                 Stage::Embedded(Box::new(World::start(ApiServer::new(options), setup).await.unwrap()))
             }
-            Self::Real(client) => {
+            Self::Real { everybody_else, controllers } => {
                 region.boot = Span::exactly(std::time::Duration::from_secs(2));
-                Stage::Real(Box::new(Live::start(client.clone(), region).await))
+                Stage::Real(Box::new(Live::start(everybody_else.clone(), controllers.clone(), region).await))
             }
         }
     }
@@ -88,7 +92,7 @@ impl Stage {
 }
 
 impl Live {
-    async fn start(client: Client, options: Options) -> Self {
+    async fn start(client: Client, controllers: Client, options: Options) -> Self {
         for crd in karpenter_api::crds() {
             let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
             // It may be there from another scenario.
@@ -105,14 +109,14 @@ impl Live {
         let now = clock.clone();
         let region = Region::new(options, Arc::new(move || now.now()));
         let machines = join(&region, &client, &clock, "kube-system", Kubelets::Internal).await.unwrap();
-        let mut live = Self { client, region, clock, process: JoinSet::new(), _machines: machines };
+        let mut live = Self { client, controllers, region, clock, process: JoinSet::new(), _machines: machines };
         live.restart().await;
         live
     }
 
     async fn restart(&mut self) {
         self.process.shutdown().await;
-        let controllers = over(self.client.clone(), &self.region, &self.clock, true, Settings::default());
+        let controllers = over(self.controllers.clone(), &self.region, &self.clock, true, Settings::default());
         self.process.spawn(controllers.await.unwrap().run());
     }
 }
