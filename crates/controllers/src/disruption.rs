@@ -141,10 +141,16 @@ impl Reconciler for Disruption {
         self.take_back_leftovers(context).await?;
         self.commands.set_paused(pause::is_asked(context).await);
         let state = context.index.unsettled();
-        Ok(match self.pass(context).await? {
+        let pass = self.pass(context).await?;
+        let idle = Idle { until: later(context.clock.now(), IDLE), seen: state };
+        Ok(match pass {
             Pass::Acted => Action::After(Duration::ZERO),
+            Pass::Moved => {
+                self.state().idle = Some(idle);
+                Action::After(SETTLED)
+            }
             Pass::Idle => {
-                self.state().idle = Some(Idle { until: later(context.clock.now(), IDLE), seen: state });
+                self.state().idle = Some(idle);
                 Action::After(IDLE)
             }
             Pass::Unsynced => Action::After(UNSYNCED),
@@ -159,6 +165,8 @@ impl Reconciler for Disruption {
 /// What a pass came to.
 enum Pass {
     Acted,
+    /// Pods are about to find other places, after which there is more to be found.
+    Moved,
     Idle,
     /// The cluster changed under it.
     Unsynced,
@@ -225,14 +233,19 @@ impl Disruption {
         });
         let (at_once, later): (Vec<Command>, Vec<Command>) =
             commands.into_iter().partition(|command| command.method == Method::Drift);
-        let mut acted = self.start_all(context, &picture, &at_once).await?;
+        let acted = self.start_all(context, &picture, &at_once).await?;
+        let mut moved = false;
         if !later.is_empty() {
             tell::candidates(context, &picture, &later);
             tokio::time::sleep(VALIDATION).await;
             let valid = self.validated(context, &picture, later).await;
-            acted |= self.start_all(context, &picture, &valid).await?;
+            moved = self.start_all(context, &picture, &valid).await?;
         }
-        Ok(if acted { Pass::Acted } else { Pass::Idle })
+        Ok(match (acted, moved) {
+            (true, _) => Pass::Acted,
+            (false, true) => Pass::Moved,
+            (false, false) => Pass::Idle,
+        })
     }
 
     fn propose(&self, context: &Context, picture: &Picture) -> Proposal {

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use crate::clock::later;
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
+use crate::provisioning::keyed;
 use crate::reconciler::{Action, Backoff, Reconciler};
 
 /// So many pods of one node may be patched at once.
@@ -89,7 +90,8 @@ impl Reconciler for Nomination {
         self.renewed().insert(key.clone(), Renewed { at: Instant::now(), face, times });
         if let Some(until) = until {
             // Until its pods are bound the node looks empty: whoever removes empty nodes must wait for them.
-            context.index.nominate(&machine.id, until);
+            let pods: Vec<_> = pods.iter().map(|pod| keyed(&pod.pod)).collect();
+            context.index.nominate(&machine.id, until, &pods);
         }
         self.nominate(context, &node, &pods).await?;
         Ok(Action::Done)

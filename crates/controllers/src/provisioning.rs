@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use karpenter_api::NodeClaim;
 use karpenter_core::plan::{LeftOver, Plan, Reason};
 use karpenter_core::pod::Phase;
-use karpenter_core::{Pool, World};
+use karpenter_core::{Pod, Pool, World};
 use karpenter_index::{Change, Key, Kind};
 use karpenter_scheduling::Observed;
 
@@ -147,11 +147,11 @@ fn nominate(context: &Context, world: &World, plan: &Plan, now: Timestamp) {
     let until = later(now, context.settings.nomination_window());
     for (node, pods) in plan.existing.iter().filter(|(_, pods)| !pods.is_empty()) {
         let node = &world.nodes[*node];
+        let pods: Vec<_> = pods.iter().map(|pod| keyed(&world.pods[*pod])).collect();
         if let Some(id) = context.index.machine_shown_as(node) {
-            context.index.nominate(&id, until);
+            context.index.nominate(&id, until, &pods);
         }
         if let Some(claim) = node.claim.as_deref().filter(|_| !node.is_initialized()) {
-            let pods: Vec<_> = pods.iter().map(|pod| keyed(world, *pod)).collect();
             context.index.plan(claim, &pods);
         }
     }
@@ -166,7 +166,7 @@ async fn create_all(context: &Context, world: &Arc<World>, offers: &[Offer], pla
     Error::all(results.into_iter().filter_map(Result::err).collect())
 }
 
-fn keyed(world: &World, pod: usize) -> (Key, Arc<str>) {
-    let pod = &world.pods[pod];
+/// A pod and no other of its name.
+pub(crate) fn keyed(pod: &Pod) -> (Key, Arc<str>) {
     (Key { namespace: pod.namespace.clone(), name: pod.name.clone() }, pod.uid.clone())
 }

@@ -82,7 +82,9 @@ pub(crate) struct State {
     /// Claims of ours that have no provider id yet.
     pub(crate) unlaunched: BTreeSet<Arc<str>>,
     pub(crate) marked: BTreeSet<MachineId>,
-    pub(crate) nominated: BTreeMap<MachineId, Timestamp>,
+    pub(crate) nominated: BTreeMap<MachineId, Nominated>,
+    /// Pods that wait for a node, or are about to.
+    pub(crate) unbound: BTreeSet<Key>,
     /// Where pods without a node are planned to run: the name of a NodeClaim, by pod.
     pub(crate) planned: BTreeMap<Key, Planned>,
     pub(crate) planned_on: BTreeMap<Arc<str>, BTreeSet<Key>>,
@@ -114,6 +116,14 @@ impl Workload {
     fn new(metadata: &karpenter_api::ObjectMeta, selector: Selector) -> Arc<Self> {
         Arc::new(Self { uid: metadata.uid.as_deref().unwrap_or_default().into(), selector })
     }
+}
+
+/// A machine that pods are about to come to.
+#[derive(Clone, Debug)]
+pub(crate) struct Nominated {
+    pub(crate) until: Timestamp,
+    /// These, or their successors; empty if nobody knows which.
+    pub(crate) pods: BTreeMap<Key, Arc<str>>,
 }
 
 /// A pod's place in a plan.
@@ -350,6 +360,7 @@ impl State {
             unlaunched: BTreeSet::new(),
             marked: BTreeSet::new(),
             nominated: BTreeMap::new(),
+            unbound: BTreeSet::new(),
             planned: BTreeMap::new(),
             planned_on: BTreeMap::new(),
             round: 0,

@@ -150,7 +150,8 @@ fn nominate(context: &Context, picture: &Picture, command: &Proposed, replacemen
             Target::Node(at) => {
                 let node = &picture.world.nodes[at];
                 if let Some(id) = picture.id(at) {
-                    context.index.nominate(id, until);
+                    let pods: Vec<_> = pods.iter().map(|pod| provisioning::keyed(&picture.world.pods[*pod])).collect();
+                    context.index.nominate(id, until, &pods);
                 }
                 let name = node.has_node.then_some(&*node.name);
                 provisioning::tell_nominated(context, &picture.world, &pods, node.claim.as_deref(), name);

@@ -42,7 +42,7 @@ pub(crate) async fn create(
     let claim = made.metadata.name.as_deref().unwrap_or_default();
     // What a replacement is bought for may be a buffer.
     let real = real_pods(world, node);
-    let pods: Vec<_> = real.iter().map(|pod| keyed(world, *pod)).collect();
+    let pods: Vec<_> = real.iter().map(|pod| keyed(&world.pods[*pod])).collect();
     context.index.plan(claim, &pods);
     context.metrics.choices.claim_created(reason, name, node.min_values_relaxed);
     outcome::tell_nominated(context, world, &real, Some(claim), None);

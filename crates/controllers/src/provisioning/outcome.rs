@@ -73,10 +73,10 @@ pub(super) fn count(context: &Context, world: &World, plan: &Plan) {
         let place = Place::Found { healthy: healthy(pool) };
         // Pods of nodes that go were bound long ago: how long they wait says nothing.
         let unbound = pods.iter().filter(|pod| world.pods[**pod].node.is_none());
-        unbound.for_each(|pod| context.metrics.pods.decided(&super::keyed(world, *pod).0, place, now));
+        unbound.for_each(|pod| context.metrics.pods.decided(&super::keyed(&world.pods[*pod]).0, place, now));
     }
     for left in &plan.left_over {
-        context.metrics.pods.decided(&super::keyed(world, left.pod).0, Place::None, now);
+        context.metrics.pods.decided(&super::keyed(&world.pods[left.pod]).0, Place::None, now);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What deciders ask, and what they tell: marks, nominations and plans.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use karpenter_core::storage::{Volume, VolumeClaim};
 use karpenter_core::world::DisruptionBudget;
 
 use super::settle::refile;
-use super::{Index, Planned, State};
+use super::{Index, Nominated, Planned, State};
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::machine::{Machine, MachineId};
@@ -262,17 +263,23 @@ impl Index {
         self.state().marked.contains(id)
     }
 
-    /// Pods are about to come to this machine. Extends, never shortens.
-    pub fn nominate(&self, id: &MachineId, until: Timestamp) {
+    /// Pods are about to come to this machine: these, or their successors. Extends, never shortens.
+    pub fn nominate(&self, id: &MachineId, until: Timestamp, pods: &[(Key, Arc<str>)]) {
         let mut state = self.state();
         if state.machines.members(id).is_some() {
-            let entry = state.nominated.entry(id.clone()).or_insert(until);
-            *entry = (*entry).max(until);
+            let new = || Nominated { until, pods: BTreeMap::new() };
+            let entry = state.nominated.entry(id.clone()).or_insert_with(new);
+            entry.until = entry.until.max(until);
+            entry.pods.extend(pods.iter().cloned());
         }
     }
 
+    /// Whether pods are still about to come: not once all of them have a place or are gone, and nobody waits for one.
     pub fn is_nominated(&self, id: &MachineId, now: Timestamp) -> bool {
-        self.state().nominated.get(id).is_some_and(|until| now < *until)
+        let state = self.state();
+        let Some(nominated) = state.nominated.get(id).filter(|nominated| now < nominated.until) else { return false };
+        let known = !nominated.pods.is_empty();
+        !known || !state.unbound.is_empty() || nominated.pods.iter().any(|(key, uid)| state.is_moving(key, uid))
     }
 
     /// What is planned from now on belongs together.

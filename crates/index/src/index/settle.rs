@@ -98,6 +98,12 @@ impl State {
         };
         refile(&mut self.pods_on, key, node(&pair.old), node(&pair.new));
         refile(&mut self.nominated_to, key, nominated(&pair.old), nominated(&pair.new));
+        let waits = |pod: &Arc<TrackedPod>| pod.pod.node.is_none() && !pod.pod.is_terminal() && !pod.pod.terminating;
+        if pair.new.as_ref().is_some_and(waits) {
+            self.unbound.insert(key.clone());
+        } else {
+            self.unbound.remove(key);
+        }
         let terminal = |pod: &Option<Arc<TrackedPod>>| pod.as_ref().is_some_and(|pod| pod.pod.is_terminal());
         let protection =
             |pod: &Option<Arc<TrackedPod>>| pod.as_ref().and_then(|pod| pod.pod.shape.do_not_disrupt.clone());
@@ -251,6 +257,17 @@ impl State {
     pub(super) fn file_attachment(&mut self, key: &Key, old: Option<&Attachment>, new: Option<&Attachment>) {
         let node = |attachment: Option<&Attachment>| attachment.map(|attachment| attachment.node.clone());
         refile(&mut self.attached_to, key, node(old), node(new));
+    }
+
+    /// Whether a pod still has to find a place, or to leave the one it has.
+    pub(crate) fn is_moving(&self, key: &Key, uid: &str) -> bool {
+        let Some(tracked) = self.pods.get(key).filter(|pod| *pod.pod.uid == *uid && !pod.pod.is_terminal()) else {
+            return false;
+        };
+        let machine = tracked.pod.node.as_deref().and_then(|name| self.machines.of_node(name));
+        let stays =
+            |id: &MachineId| !self.marked.contains(id) && self.reduced.get(id).is_some_and(|node| !node.deleting);
+        !machine.is_some_and(stays)
     }
 
     /// Whether pods nominated to a machine count as being there: it is ours, coming, and not going away.

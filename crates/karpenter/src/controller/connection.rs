@@ -163,9 +163,11 @@ mod tests {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         tokio::spawn(async move {
-            let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429}"#;
+            let body =
+                r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429}"#;
             let length = body.len();
-            let answer = format!("HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: {length}\r\n\r\n{body}");
+            let answer =
+                format!("HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: {length}\r\n\r\n{body}");
             while let Ok((mut stream, _)) = listener.accept().await {
                 while stream.read(&mut [0; 4096]).await.is_ok_and(|bytes| bytes > 0) {
                     count.fetch_add(1, Ordering::Relaxed);
