@@ -215,6 +215,13 @@ impl Region {
         self.end(instance, state, (state == InstanceState::Stopped).then_some("stopped"));
     }
 
+    /// EC2 says that it takes an instance back, and two minutes later it does.
+    pub fn recall(&self, instance: &str) {
+        let now = self.now();
+        self.lock().agenda.add(now, agenda::Due::Reclaim(instance.to_owned()));
+        self.shared.changed.notify_waiters();
+    }
+
     /// EC2 takes a spot instance back, and whatever warning there was got lost.
     pub fn reclaim(&self, instance: &str) {
         self.end(instance, InstanceState::ShuttingDown, Some("spot_reclaimed"));

@@ -97,6 +97,8 @@ struct Idle {
     until: Timestamp,
     /// The state of the cluster that was last seen.
     seen: u64,
+    /// It has changed since the loop became idle.
+    changed: bool,
 }
 
 /// The controllers of disruption, sharing their commands.
@@ -142,7 +144,7 @@ impl Reconciler for Disruption {
         self.commands.set_paused(pause::is_asked(context).await);
         let state = context.index.unsettled();
         let pass = self.pass(context).await?;
-        let idle = Idle { until: later(context.clock.now(), IDLE), seen: state };
+        let idle = Idle { until: later(context.clock.now(), IDLE), seen: state, changed: false };
         Ok(match pass {
             Pass::Acted => Action::After(Duration::ZERO),
             Pass::Moved => {
@@ -173,11 +175,15 @@ enum Pass {
 }
 
 impl Disruption {
-    /// For how long an idle loop still waits: for its time to be over, or until nothing has changed for a moment. In the
-    /// middle of a change nothing worth doing is found, and finding it takes a while to be confirmed.
+    /// For how long an idle loop still waits: for its time to be over, which begins anew with the first change, or until
+    /// nothing has changed for a moment. In the middle of a change nothing worth doing is found, and finding it takes a
+    /// while to be confirmed.
     fn waits(&self, state: u64, now: Timestamp) -> Option<Duration> {
         let mut own = self.state();
         let idle = own.idle.as_mut()?;
+        if idle.seen != state && !std::mem::replace(&mut idle.changed, true) {
+            idle.until = later(now, IDLE);
+        }
         let left = until(now, idle.until);
         if !left.is_zero() && idle.seen != state {
             idle.seen = state;
@@ -374,12 +380,12 @@ mod tests {
         let seconds = Duration::from_secs;
         let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
         assert_eq!(disruption.waits(7, at(0)), None, "it is not idle");
-        let idle = || Some(Idle { until: at(10), seen: 7 });
+        let idle = || Some(Idle { until: at(10), seen: 7, changed: false });
         disruption.state().idle = idle();
         assert_eq!(disruption.waits(8, at(3)), Some(seconds(2)));
         assert_eq!(disruption.waits(9, at(4)), Some(seconds(2)), "still changing");
-        assert_eq!(disruption.waits(10, at(9)), Some(seconds(1)));
-        assert_eq!(disruption.waits(11, at(10)), None, "for ten seconds at most");
+        assert_eq!(disruption.waits(10, at(12)), Some(seconds(1)));
+        assert_eq!(disruption.waits(11, at(13)), None, "for ten seconds at most");
         disruption.state().idle = idle();
         assert_eq!(disruption.waits(8, at(3)), Some(seconds(2)));
         assert_eq!(disruption.waits(8, at(5)), None, "nothing has changed since");

@@ -27,7 +27,6 @@ use tokio::time::Instant;
 use crate::clock::later;
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
-use crate::provisioning::keyed;
 use crate::reconciler::{Action, Backoff, Reconciler};
 
 /// So many pods of one node may be patched at once.
@@ -90,8 +89,7 @@ impl Reconciler for Nomination {
         self.renewed().insert(key.clone(), Renewed { at: Instant::now(), face, times });
         if let Some(until) = until {
             // Until its pods are bound the node looks empty: whoever removes empty nodes must wait for them.
-            let pods: Vec<_> = pods.iter().map(|pod| keyed(&pod.pod)).collect();
-            context.index.nominate(&machine.id, until, &pods);
+            context.index.nominate(&machine.id, until);
         }
         self.nominate(context, &node, &pods).await?;
         Ok(Action::Done)

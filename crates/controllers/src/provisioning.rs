@@ -149,7 +149,7 @@ fn nominate(context: &Context, world: &World, plan: &Plan, now: Timestamp) {
         let node = &world.nodes[*node];
         let pods: Vec<_> = pods.iter().map(|pod| keyed(&world.pods[*pod])).collect();
         if let Some(id) = context.index.machine_shown_as(node) {
-            context.index.nominate(&id, until, &pods);
+            context.index.nominate_for(&id, until, &pods);
         }
         if let Some(claim) = node.claim.as_deref().filter(|_| !node.is_initialized()) {
             context.index.plan(claim, &pods);

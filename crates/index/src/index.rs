@@ -121,8 +121,10 @@ impl Workload {
 /// A machine that pods are about to come to.
 #[derive(Clone, Debug)]
 pub(crate) struct Nominated {
+    /// Whatever becomes of them.
+    pub(crate) firm: Timestamp,
+    /// At most, while these pods or their successors have no place yet.
     pub(crate) until: Timestamp,
-    /// These, or their successors; empty if nobody knows which.
     pub(crate) pods: BTreeMap<Key, Arc<str>>,
 }
 

@@ -1,5 +1,6 @@
 //! `karpenter demo`.
 
+mod happenings;
 mod ledger;
 mod manifests;
 mod pace;
@@ -7,6 +8,7 @@ mod reporter;
 mod screen;
 mod script;
 mod stage;
+mod story;
 mod summary;
 mod view;
 mod world;
@@ -23,11 +25,14 @@ use karpenter_runtime::log::{self, Format, Log, Threshold};
 
 use crate::cluster::{End, Kubeconfig, quoted};
 use crate::simulated::{self, Fate};
+use happenings::Happening;
 use manifests::{Manifests, Part};
 use pace::Speed;
 use script::Outcome;
 use stage::{LineKind, Stage};
+use story::Placed;
 use summary::Summary;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use world::World;
 
 /// The script takes some six minutes of the world's time.
@@ -37,20 +42,23 @@ const DEFAULT_SPEED: f64 = 6.0;
 const HEAD_START: Duration = Duration::from_secs(6 * 60);
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Watch an autoscaler at work: a whole cluster in this process, nothing installed, nothing bought
-///
-/// An API server, a scheduler, kubelets and a simulated AWS region, all in memory, and in them the very controllers that
-/// run on EKS. A workload appears, grows, shrinks and goes away, and nodes are bought and given back for it. kubectl works
-/// against it. On a terminal it runs until q; otherwise it prints a timeline and ends by itself: with status 0, or 1 if a
-/// pod never ran or a node stayed.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+const EXAMPLES: &str = "Examples:
   karpenter demo                              # about a minute
   karpenter demo --speed 1                    # in real time
   karpenter demo -f my-deployment.yaml        # your own workload; NodePool and node class are ours unless you bring them
   karpenter demo --faults=7                   # a rough day: stock-outs, throttling, dead machines, spot reclaims
+  karpenter demo --script roll.txt            # your own story; its steps are below
   karpenter demo --serve --kubeconfig kc.yaml # a cluster to play with, without the script
-  karpenter demo -o json | jq .usd")]
+  karpenter demo -o json | jq .usd";
+
+/// Watch an autoscaler at work: a whole cluster in this process, nothing installed, nothing bought
+///
+/// An API server, a scheduler, kubelets and a simulated AWS region, all in memory, and in them the very controllers that
+/// run on EKS. A workload appears, grows, shrinks and goes away, and nodes are bought and given back for it. kubectl works
+/// against it. On a terminal it runs until q, and d, e and r make nodes drift, expire and be reclaimed; otherwise it prints a timeline and ends by itself: with status 0, or 1 if a
+/// pod never ran or a node stayed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", story::HELP))]
 pub(crate) struct Args {
     /// Write a kubeconfig here once the cluster is ready; a temporary file unless given
     #[arg(long, value_name = "FILE")]
@@ -73,6 +81,9 @@ pub(crate) struct Args {
     /// A rough day: stock-outs, throttling, dead machines, spot reclaims; from the seed given, or else from --seed
     #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true)]
     faults: Option<Option<u64>>,
+    /// Your own story between the workload's coming and its going, in place of growing and shrinking
+    #[arg(long, value_name = "FILE", conflicts_with = "serve")]
+    script: Option<PathBuf>,
     /// json: only a summary, as one object
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Output>,
@@ -101,15 +112,22 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
         None => Audience::Timeline,
     };
     let manifests = Manifests::read(&args.filename)?;
+    let story = args.script.as_deref().map(story::read).transpose()?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().start_paused(true).build().context("cannot start the demo")?;
-    let outcome = runtime.block_on(live(args, audience, &manifests, out));
+    let outcome = runtime.block_on(live(args, audience, &manifests, story.as_deref(), out));
     // Whoever still watches would otherwise be waited for.
     runtime.shutdown_background();
     outcome
 }
 
-async fn live(args: &Args, audience: Audience, manifests: &Manifests, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+async fn live(
+    args: &Args,
+    audience: Audience,
+    manifests: &Manifests,
+    story: Option<&[Placed]>,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
     let mut end = End::new()?;
     let usual = if args.serve { 1.0 } else { DEFAULT_SPEED };
     let speed = Speed::new(args.speed.unwrap_or(usual));
@@ -131,11 +149,13 @@ async fn live(args: &Args, audience: Audience, manifests: &Manifests, out: &mut 
         writeln!(out, "# Kubernetes on {}, buying in a simulated us-east-1\n{export}", world.listening.url())?;
         out.flush()?;
     }
+    let (keys, mut pressed) = tokio::sync::mpsc::unbounded_channel();
     let ended = tokio::select! {
         () = end.asked_for() => Ending::Interrupted,
+        () = heed(&world, &stage, &mut pressed) => Ending::Interrupted,
         () = reporter::report(&world, &stage) => Ending::Interrupted,
-        left = watch(audience, &stage, out) => { left?; Ending::Interrupted }
-        ended = perform(args, audience, &world, &stage, manifests, &speed) => ended?,
+        left = watch(audience, &stage, keys, out) => { left?; Ending::Interrupted }
+        ended = perform(args, audience, &world, &stage, (manifests, story), &speed) => ended?,
     };
     match ended {
         Ending::Interrupted => Ok(ExitCode::SUCCESS),
@@ -164,7 +184,7 @@ async fn perform(
     audience: Audience,
     world: &World,
     stage: &Stage,
-    manifests: &Manifests,
+    (manifests, story): (&Manifests, Option<&[Placed]>),
     speed: &Speed,
 ) -> anyhow::Result<Ending> {
     if args.serve {
@@ -175,7 +195,7 @@ async fn perform(
         stage.step("serving; apply a NodePool and a workload with kubectl");
         std::future::pending::<()>().await;
     }
-    let outcome: Outcome = script::play(world, stage, manifests).await?;
+    let outcome: Outcome = script::play(world, stage, manifests, story).await?;
     let verdict =
         if outcome.is_good() { "the end: every pod ran, and no node is left" } else { "the end, and not a good one" };
     // What was bought since the last look counts, too.
@@ -190,14 +210,29 @@ async fn perform(
     std::future::pending().await
 }
 
+/// Does what somebody at the keyboard wants to see.
+async fn heed(world: &World, stage: &Stage, pressed: &mut UnboundedReceiver<Happening>) {
+    while let Some(happening) = pressed.recv().await {
+        if let Err(error) = happening.happen(world, stage).await {
+            stage.step(&format!("that did not work: {error:#}"));
+        }
+    }
+    std::future::pending().await
+}
+
 /// Shows what is to be seen, for as long as somebody looks.
-async fn watch(audience: Audience, stage: &Stage, out: &mut dyn Write) -> anyhow::Result<()> {
+async fn watch(
+    audience: Audience,
+    stage: &Stage,
+    keys: UnboundedSender<Happening>,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     match audience {
         Audience::Screen => {
             let (stage, (done, left)) = (stage.clone(), tokio::sync::oneshot::channel());
             // Not one of tokio's blocking threads: those hold the clock still.
             std::thread::spawn(move || {
-                let outcome = screen::show(&stage, &|| done.is_closed());
+                let outcome = screen::show(&stage, &keys, &|| done.is_closed());
                 let _ = done.send(outcome);
             });
             left.await.context("the screen went dark")?.context("the terminal does not work")

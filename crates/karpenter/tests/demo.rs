@@ -34,6 +34,34 @@ fn piped_it_ends_well_with_a_summary() {
     assert_eq!((&summary["neverRan"], &summary["stayed"]), (&serde_json::json!([]), &serde_json::json!([])));
 }
 
+#[test]
+fn a_script_of_ones_own_is_followed_to_its_end() {
+    let file = std::env::temp_dir().join(format!("karpenter-demo-script-{}.txt", std::process::id()));
+    std::fs::write(&file, "drift default\nwait 5m\nreclaim 1\nwait 4m\nexpire 1m\nwait 5m\nuntil running\n").unwrap();
+    let out = demo(&["--script", file.to_str().unwrap(), "--speed", "1000"]).output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let told = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(0), "{told}{}", String::from_utf8_lossy(&out.stderr));
+    let of = |word: &str| told.lines().filter(|line| line.contains("->") && line.contains(word)).count();
+    // The nodes that were there, then one, then those whose time is over again and again.
+    for (step, reason) in [("its nodes drift", "drift"), ("EC2 wants", "spot"), ("expire after 1m", "expire")] {
+        assert!(told.contains(step), "{told}");
+        println!("{reason}: {}", of(reason));
+    }
+}
+
+#[test]
+fn a_script_that_cannot_be_read_is_refused_before_anything_starts() {
+    let file = std::env::temp_dir().join(format!("karpenter-demo-bad-script-{}.txt", std::process::id()));
+    std::fs::write(&file, "wait 5\nuntil running\njuggle\n").unwrap();
+    let out = demo(&["--script", file.to_str().unwrap()]).output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let complaints = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{complaints}");
+    assert!(complaints.contains(".txt:1: wait: 5") && complaints.contains(".txt:3: juggle"), "{complaints}");
+    assert!(out.stdout.is_empty());
+}
+
 /// A demo that is ended when the test is over, however that comes about.
 struct Serving {
     child: Child,

@@ -151,7 +151,7 @@ fn nominate(context: &Context, picture: &Picture, command: &Proposed, replacemen
                 let node = &picture.world.nodes[at];
                 if let Some(id) = picture.id(at) {
                     let pods: Vec<_> = pods.iter().map(|pod| provisioning::keyed(&picture.world.pods[*pod])).collect();
-                    context.index.nominate(id, until, &pods);
+                    context.index.nominate_for(id, until, &pods);
                 }
                 let name = node.has_node.then_some(&*node.name);
                 provisioning::tell_nominated(context, &picture.world, &pods, node.claim.as_deref(), name);

@@ -263,23 +263,34 @@ impl Index {
         self.state().marked.contains(id)
     }
 
-    /// Pods are about to come to this machine: these, or their successors. Extends, never shortens.
-    pub fn nominate(&self, id: &MachineId, until: Timestamp, pods: &[(Key, Arc<str>)]) {
+    /// Pods are about to come to this machine. Extends, never shortens.
+    pub fn nominate(&self, id: &MachineId, until: Timestamp) {
+        self.with_nominated(id, |nominated| nominated.firm = nominated.firm.max(until));
+    }
+
+    /// As [`Self::nominate`], for as long as these pods, or their successors, have no place yet.
+    pub fn nominate_for(&self, id: &MachineId, until: Timestamp, pods: &[(Key, Arc<str>)]) {
+        self.with_nominated(id, |nominated| {
+            nominated.until = nominated.until.max(until);
+            nominated.pods.extend(pods.iter().cloned());
+        });
+    }
+
+    fn with_nominated(&self, id: &MachineId, change: impl FnOnce(&mut Nominated)) {
         let mut state = self.state();
         if state.machines.members(id).is_some() {
-            let new = || Nominated { until, pods: BTreeMap::new() };
-            let entry = state.nominated.entry(id.clone()).or_insert_with(new);
-            entry.until = entry.until.max(until);
-            entry.pods.extend(pods.iter().cloned());
+            let new = || Nominated { firm: Timestamp::MIN, until: Timestamp::MIN, pods: BTreeMap::new() };
+            change(state.nominated.entry(id.clone()).or_insert_with(new));
         }
     }
 
     /// Whether pods are still about to come: not once all of them have a place or are gone, and nobody waits for one.
     pub fn is_nominated(&self, id: &MachineId, now: Timestamp) -> bool {
         let state = self.state();
-        let Some(nominated) = state.nominated.get(id).filter(|nominated| now < nominated.until) else { return false };
-        let known = !nominated.pods.is_empty();
-        !known || !state.unbound.is_empty() || nominated.pods.iter().any(|(key, uid)| state.is_moving(key, uid))
+        let Some(nominated) = state.nominated.get(id) else { return false };
+        let on_their_way =
+            || !state.unbound.is_empty() || nominated.pods.iter().any(|(key, uid)| state.is_moving(key, uid));
+        now < nominated.firm || (now < nominated.until && on_their_way())
     }
 
     /// What is planned from now on belongs together.

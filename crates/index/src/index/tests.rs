@@ -331,11 +331,11 @@ fn nominations_last_their_time_and_are_never_shortened() {
     let at = |second| Timestamp::from_second(second).unwrap();
     let cluster = Cluster::new();
     let id = provider("id");
-    cluster.index.nominate(&id, at(20), &[]);
+    cluster.index.nominate(&id, at(20));
     assert!(!cluster.index.is_nominated(&id, at(0)), "there is no such machine");
     cluster.tell(Kind::NodeClaim, claim("c", "id"));
-    cluster.index.nominate(&id, at(20), &[]);
-    cluster.index.nominate(&id, at(10), &[]);
+    cluster.index.nominate(&id, at(20));
+    cluster.index.nominate(&id, at(10));
     cluster.tell(Kind::Node, node("n", "id", "registered"));
     cluster.tell(Kind::NodeClaim, claim("c", "id"));
     assert!(cluster.index.is_nominated(&id, at(19)));
@@ -357,7 +357,7 @@ fn a_nomination_is_over_when_its_pods_have_moved_and_nobody_waits() {
     }
     cluster.tell(Kind::Pod, pod("old", "a"));
     cluster.index.mark(std::slice::from_ref(&from));
-    cluster.index.nominate(&to, Timestamp::from_second(20).unwrap(), &[(Key::new("default", "old"), "old".into())]);
+    cluster.index.nominate_for(&to, Timestamp::from_second(20).unwrap(), &[(Key::new("default", "old"), "old".into())]);
     let nominated = || cluster.index.is_nominated(&to, now);
     assert!(nominated(), "it has not left yet");
     cluster.tell(Kind::Pod, pod("new", ""));
@@ -365,7 +365,7 @@ fn a_nomination_is_over_when_its_pods_have_moved_and_nobody_waits() {
     assert!(nominated(), "its successor waits");
     cluster.tell(Kind::Pod, pod("new", "b"));
     assert!(!nominated());
-    cluster.index.nominate(&to, Timestamp::from_second(20).unwrap(), &[(Key::new("default", "new"), "new".into())]);
+    cluster.index.nominate_for(&to, Timestamp::from_second(20).unwrap(), &[(Key::new("default", "new"), "new".into())]);
     assert!(!nominated(), "it is there already");
 }
 

@@ -9,23 +9,32 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
+use tokio::sync::mpsc::UnboundedSender;
 
+use super::happenings::Happening;
 use super::stage::{LineKind, Shown, Stage};
 use super::view::{NodeRow, State};
 
 /// Ten pictures a second.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// Draws until `q`, Ctrl-C, or until `over` says so. Takes the terminal and gives it back, also after a panic.
-pub(crate) fn show(stage: &Stage, over: &dyn Fn() -> bool) -> io::Result<()> {
+/// Draws until `q`, Ctrl-C, or until `over` says so, and hands on what keys make happen. Takes the terminal and gives it
+/// back, also after a panic.
+pub(crate) fn show(stage: &Stage, keys: &UnboundedSender<Happening>, over: &dyn Fn() -> bool) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let outcome = (|| {
         while !over() {
             let shown = stage.shown();
             terminal.draw(|frame| draw(frame, &shown))?;
-            if event::poll(REFRESH)? && is_end(&event::read()?) {
+            if !event::poll(REFRESH)? {
+                continue;
+            }
+            let event = event::read()?;
+            if is_end(&event) {
                 break;
             }
+            // Whoever listened is gone at the very end only.
+            let _ = happening(&event).map(|happening| keys.send(happening));
         }
         Ok(())
     })();
@@ -37,6 +46,13 @@ fn is_end(event: &Event) -> bool {
     let Event::Key(key) = event else { return false };
     let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     key.kind == KeyEventKind::Press && (interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
+}
+
+fn happening(event: &Event) -> Option<Happening> {
+    match event {
+        Event::Key(key) if key.kind == KeyEventKind::Press => Happening::of_key(key.code.as_char()?),
+        _ => None,
+    }
 }
 
 fn draw(frame: &mut Frame<'_>, shown: &Shown) {
@@ -146,7 +162,7 @@ fn bottom(shown: &Shown) -> Paragraph<'_> {
     let dim = Style::new().fg(Color::DarkGray);
     let mut lines: Vec<Line<'_>> = shown.summary.iter().flat_map(|text| text.lines()).map(Line::from).collect();
     lines.push(Line::styled(format!("{}   kubectl get nodes,nodeclaims,pods -A", shown.kubeconfig), dim));
-    lines.push(Line::styled("q ends the demo", dim));
+    lines.push(Line::styled("d drift   e expiry   r spot reclaim   q ends the demo", dim));
     Paragraph::new(lines)
 }
 
@@ -199,5 +215,14 @@ mod tests {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(stage.take_unread().is_empty());
+    }
+
+    #[test]
+    fn keys_make_things_happen() {
+        let press = |key| happening(&Event::Key(KeyCode::Char(key).into()));
+        assert_eq!(press('d'), Some(Happening::Drift(None)));
+        assert_eq!(press('e'), Some(Happening::Expiry(None)));
+        assert_eq!(press('r'), Some(Happening::Reclaim(1)));
+        assert_eq!(press('x'), None);
     }
 }

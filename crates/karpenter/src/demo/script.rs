@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use karpenter_api::NodePool;
 
+use super::happenings;
 use super::manifests::{Manifests, Part, Scalable};
 use super::stage::Stage;
+use super::story::{Placed, Step};
 use super::world::World;
+use crate::bad_input::BadInput;
 
 /// By the world's clock. A machine may have to be bought twice, and a boot may take ten times as long on a rough day.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
@@ -35,8 +38,13 @@ impl Outcome {
     }
 }
 
-/// The whole story.
-pub(crate) async fn play(world: &World, stage: &Stage, manifests: &Manifests) -> anyhow::Result<Outcome> {
+/// The whole story: ours, or the user's between the workload's coming and its going.
+pub(crate) async fn play(
+    world: &World,
+    stage: &Stage,
+    manifests: &Manifests,
+    story: Option<&[Placed]>,
+) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
     stage.step("apply a NodePool and an EC2NodeClass");
     manifests.apply(&world.client, Part::Supply).await?;
@@ -46,23 +54,66 @@ pub(crate) async fn play(world: &World, stage: &Stage, manifests: &Manifests) ->
     outcome.never_ran.extend(until_all_run(world, total(&all, |scalable| scalable.replicas)).await);
     tokio::time::sleep(LOOK).await;
 
-    let grown = |scalable: &Scalable| scalable.replicas * GROWTH;
-    let shrunk = |scalable: &Scalable| (scalable.replicas / 3).max(1).min(scalable.replicas);
+    match story {
+        None => grow_and_shrink(world, stage, &all, &mut outcome).await?,
+        Some(steps) => follow(world, stage, all.clone(), steps, &mut outcome).await?,
+    }
     if !all.is_empty() {
-        scale(world, stage, "scale up", &all, grown).await?;
-        outcome.never_ran.extend(until_all_run(world, total(&all, grown)).await);
-        tokio::time::sleep(LOOK).await;
-
-        scale(world, stage, "scale down", &all, shrunk).await?;
-        tokio::time::sleep(SHRINK).await;
-        outcome.never_ran.extend(until_all_run(world, total(&all, shrunk)).await);
         scale(world, stage, "scale to zero", &all, |_| 0).await?;
     }
+    happenings::forget_fleeting(world).await?;
     manifests.delete_the_rest(&world.client).await?;
     outcome.stayed = until_no_node(world).await;
     outcome.never_ran.sort();
     outcome.never_ran.dedup();
     Ok(outcome)
+}
+
+async fn grow_and_shrink(world: &World, stage: &Stage, all: &[Scalable], outcome: &mut Outcome) -> anyhow::Result<()> {
+    let grown = |scalable: &Scalable| scalable.replicas * GROWTH;
+    let shrunk = |scalable: &Scalable| (scalable.replicas / 3).max(1).min(scalable.replicas);
+    if all.is_empty() {
+        return Ok(());
+    }
+    scale(world, stage, "scale up", all, grown).await?;
+    outcome.never_ran.extend(until_all_run(world, total(all, grown)).await);
+    tokio::time::sleep(LOOK).await;
+
+    scale(world, stage, "scale down", all, shrunk).await?;
+    tokio::time::sleep(SHRINK).await;
+    outcome.never_ran.extend(until_all_run(world, total(all, shrunk)).await);
+    Ok(())
+}
+
+/// Step by step as the user wrote it.
+async fn follow(
+    world: &World,
+    stage: &Stage,
+    mut all: Vec<Scalable>,
+    steps: &[Placed],
+    outcome: &mut Outcome,
+) -> anyhow::Result<()> {
+    for (place, step) in steps {
+        match step {
+            Step::Wait(time) => tokio::time::sleep(*time).await,
+            Step::UntilRunning => {
+                outcome.never_ran.extend(until_all_run(world, total(&all, |scalable| scalable.replicas)).await);
+            }
+            Step::Scale { name, replicas } => {
+                let Some(scalable) = all.iter_mut().find(|scalable| scalable.name == *name) else {
+                    let fault = format!("{place}: scale: the manifests have nothing called {name} that can be scaled");
+                    return Err(BadInput(vec![fault]).into());
+                };
+                scalable.replicas = *replicas;
+                stage.step(&format!("scale {name} to {replicas}"));
+                scalable.scale(&world.client, *replicas).await?;
+            }
+            Step::Happening(happening) => {
+                happening.happen(world, stage).await.map_err(|why| BadInput(vec![format!("{place}: {why:#}")]))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 async fn scale(
