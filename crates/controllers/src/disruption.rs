@@ -257,7 +257,7 @@ impl Disruption {
     fn propose(&self, context: &Context, picture: &Picture) -> Proposal {
         let asked = &context.settings.disruption;
         let threshold = asked.threshold.max(context.regret.price(context.clock.now()));
-        let policy = Policy { paused: self.commands.is_paused(), threshold, ..asked.clone() };
+        let policy = Policy { paused: self.commands.is_paused(), threshold, as_scheduled: true, ..asked.clone() };
         let began = Instant::now();
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = picture.snapshot();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use karpenter_core::MicroUsd;
-use karpenter_scheduling::what_if::{Mark, Narrowing, Rests, WhatIf};
+use karpenter_scheduling::what_if::{Mark, Narrowing, Rests, Room, WhatIf};
 
 use crate::candidate::Candidate;
 use crate::command::{Move, Target};
@@ -159,6 +159,9 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             self.restart(base);
             self.take_all(start);
             self.hold_together(base);
+            if self.rules.policy.as_scheduled {
+                self.hold_scattered(base);
+            }
             let savings: i64 = self.taken.iter().map(|taken| taken.trial.savings).sum();
             if savings > most {
                 most = savings;
@@ -513,6 +516,45 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let others = others.into_iter().map(|taken| taken.members);
         let sets: Vec<Vec<usize>> = all[..fits].iter().cloned().chain(others).collect();
         self.rebuild(base, &sets);
+    }
+
+    /// Drops what leaves pods without a place if kube-scheduler scatters them.
+    fn hold_scattered(&mut self, base: Mark) {
+        let all = std::mem::take(&mut self.taken);
+        if all.len() > MOST_ONE_BY_ONE {
+            // One after the other would take too long: as many as hold, in their order.
+            let (mut fits, mut fails) = (0, all.len() + 1);
+            while fails - fits > all.len() / 64 + 1 {
+                let middle = fits.midpoint(fails);
+                if self.is_scattered(base, &all[..middle]) { fits = middle } else { fails = middle }
+            }
+            self.taken = all[..fits].to_vec();
+        } else {
+            for one in all {
+                self.taken.push(one);
+                let kept = std::mem::take(&mut self.taken);
+                let fits = self.is_scattered(base, &kept);
+                self.taken = kept;
+                if !fits {
+                    self.taken.pop();
+                }
+            }
+        }
+        let kept = self.members();
+        self.rebuild(base, &kept);
+    }
+
+    /// Leaves the what-if at its base.
+    fn is_scattered(&mut self, base: Mark, taken: &[Taken]) -> bool {
+        self.what_if.rollback(base);
+        let members = || taken.iter().flat_map(|taken| &taken.members).map(|at| &self.candidates[*at]);
+        let nodes: Vec<usize> = members().map(|candidate| candidate.node).collect();
+        let pods: Vec<usize> = members().flat_map(|candidate| candidate.pods.iter().copied()).collect();
+        let bought = taken.iter().flat_map(|taken| &taken.trial.replacements).map(|replacement| &replacement.node);
+        let rooms: Vec<Room<'_>> = bought
+            .map(|node| Room { pool: node.pool, instance_type: &node.launch.instance_type, pods: &node.pods })
+            .collect();
+        self.what_if.fits_scattered(&nodes, &pods, &rooms)
     }
 
     /// All nodes of the first commands gone at once: do their pods find room for no more than was bought? Leaves the

@@ -115,11 +115,13 @@ pub struct Policy {
     /// Of more than 400 candidates a pass with a memory looks at so many again that something may have changed for, and
     /// leaves the others to the next one.
     pub patience: usize,
+    /// A pass is only what kube-scheduler, which knows nothing of it, would find room for as well.
+    pub as_scheduled: bool,
 }
 
 impl Default for Policy {
     /// Upstream's defaults.
     fn default() -> Self {
-        Self { spot_to_spot: false, threshold: None, paused: false, threads: 1, patience: 128 }
+        Self { spot_to_spot: false, threshold: None, paused: false, threads: 1, patience: 128, as_scheduled: false }
     }
 }

@@ -113,26 +113,9 @@ fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant
     if problem.nodes.is_empty() {
         return false;
     }
+    let nodes = open_nodes(problem, state, pod, variant);
     let class = problem.pods[pod].class;
-    let form = &problem.classes[class].variants[variant];
-    let (set, tolerations) = (form.set, form.tolerations.clone());
-    let mut nodes = Bits::clone(&problem.node_index.satisfying(set, &mut problem.terms));
-    nodes.and(&problem.node_index.tolerated(&tolerations));
-    nodes.and_not(&state.closed);
     let size = problem.classes[class].size;
-    state.no_room.leave_out(size, &mut nodes);
-    if let Some(refused) = state.refused.get(&(class, 0)) {
-        nodes.and_not(&refused.nodes);
-    }
-    if nodes.is_empty() {
-        return false;
-    }
-    let hosts = problem.hosts(state, class, variant);
-    nodes.and_not(&hosts.without_nodes);
-    if let Some(only) = &hosts.nodes {
-        nodes.and(only);
-    }
-    problem.keep_acceptable_nodes(state, class, variant, &mut nodes);
     for node in nodes.iter() {
         if !problem.classes[class].requests.fits(&state.nodes[node].free) {
             state.no_room(size, node);
@@ -148,6 +131,31 @@ fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant
         }
     }
     false
+}
+
+/// Nodes that a pod may go to if there is room; those known to have none are left out.
+pub(crate) fn open_nodes(problem: &mut Problem<'_>, state: &State, pod: usize, variant: usize) -> Bits {
+    let class = problem.pods[pod].class;
+    let form = &problem.classes[class].variants[variant];
+    let (set, tolerations) = (form.set, form.tolerations.clone());
+    let mut nodes = Bits::clone(&problem.node_index.satisfying(set, &mut problem.terms));
+    nodes.and(&problem.node_index.tolerated(&tolerations));
+    nodes.and_not(&state.closed);
+    let size = problem.classes[class].size;
+    state.no_room.leave_out(size, &mut nodes);
+    if let Some(refused) = state.refused.get(&(class, 0)) {
+        nodes.and_not(&refused.nodes);
+    }
+    if nodes.is_empty() {
+        return nodes;
+    }
+    let hosts = problem.hosts(state, class, variant);
+    nodes.and_not(&hosts.without_nodes);
+    if let Some(only) = &hosts.nodes {
+        nodes.and(only);
+    }
+    problem.keep_acceptable_nodes(state, class, variant, &mut nodes);
+    nodes
 }
 
 /// Fewest pods first, then the claim that was opened first.

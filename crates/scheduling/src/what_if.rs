@@ -10,6 +10,7 @@ mod carry;
 mod changes;
 mod offers;
 mod rests;
+mod scatter;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub use carry::Kept;
 pub use changes::PodChanges;
 pub use offers::{Narrowing, Offer};
 pub use rests::{Changes, Rests};
+pub use scatter::Room;
 
 use crate::explain;
 use crate::first_match;
