@@ -86,13 +86,16 @@ impl Reconciler for Nomination {
             return Ok(Action::After(wait));
         }
         let times = last.filter(|last| last.face == face).map_or(0, |last| last.times + 1);
-        self.renewed().insert(key.clone(), Renewed { at: Instant::now(), face, times });
+        let renewed = Renewed { at: Instant::now(), face, times };
+        let pause = renewed.pause();
+        self.renewed().insert(key.clone(), renewed);
         if let Some(until) = until {
             // Until its pods are bound the node looks empty: whoever removes empty nodes must wait for them.
             context.index.nominate(&machine.id, until);
         }
         self.nominate(context, &node, &pods).await?;
-        Ok(Action::Done)
+        // A scheduler that clears a nomination at once does so before anybody has seen it set.
+        Ok(Action::After(pause))
     }
 
     fn concurrency(&self) -> usize {
@@ -114,10 +117,13 @@ struct Renewed {
 }
 
 impl Renewed {
+    fn pause(&self) -> Duration {
+        FIRST_RENEWAL.saturating_mul(1 << self.times.min(10)).min(LAST_RENEWAL)
+    }
+
     /// How long to wait before they are set again; not at all once the node has gone a step further.
     fn wait(&self, face: &Face, now: Instant) -> Option<Duration> {
-        let pause = FIRST_RENEWAL.saturating_mul(1 << self.times.min(10)).min(LAST_RENEWAL);
-        let left = (self.at + pause).saturating_duration_since(now);
+        let left = (self.at + self.pause()).saturating_duration_since(now);
         (self.face == *face && !left.is_zero()).then_some(left)
     }
 }

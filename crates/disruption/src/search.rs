@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use karpenter_core::MicroUsd;
+use karpenter_core::plan::NewNode;
 use karpenter_scheduling::what_if::{Mark, Narrowing, Rests, Room, WhatIf};
 
 use crate::candidate::Candidate;
@@ -551,9 +552,8 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let nodes: Vec<usize> = members().map(|candidate| candidate.node).collect();
         let pods: Vec<usize> = members().flat_map(|candidate| candidate.pods.iter().copied()).collect();
         let bought = taken.iter().flat_map(|taken| &taken.trial.replacements).map(|replacement| &replacement.node);
-        let rooms: Vec<Room<'_>> = bought
-            .map(|node| Room { pool: node.pool, instance_type: &node.launch.instance_type, pods: &node.pods })
-            .collect();
+        let room = |node: &'_ NewNode| Room { pool: node.pool, instance_type: node.launch.instance_type.clone() };
+        let rooms: Vec<Room> = bought.map(room).collect();
         self.what_if.fits_scattered(&nodes, &pods, &rooms)
     }
 

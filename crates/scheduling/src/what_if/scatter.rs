@@ -3,6 +3,8 @@
 //! Pods that fit together when they are packed may not when they are scattered: a large one comes last, and every node has
 //! a little room left. What would have to be bought for it is then bought, and given back, and bought again.
 
+use std::sync::Arc;
+
 use karpenter_core::resources::{CPU, MEMORY};
 
 use super::WhatIf;
@@ -11,21 +13,18 @@ use crate::first_match::open_nodes;
 use crate::state::NodeState;
 
 /// A node that will have been bought by then.
-#[derive(Clone, Copy, Debug)]
-pub struct Room<'a> {
+#[derive(Clone, Debug)]
+pub struct Room {
     /// In `World::pools`.
     pub pool: usize,
-    pub instance_type: &'a str,
-    /// The pods that it was planned for, in `World::pods`.
-    pub pods: &'a [usize],
+    pub instance_type: Arc<str>,
 }
 
 /// A [`Room`] as it fills.
 struct Filling {
     free: Amounts,
     share: Share,
-    /// Classes of pods that may come.
-    takes: Vec<usize>,
+    template: usize,
 }
 
 /// What a node has in all.
@@ -42,7 +41,7 @@ enum Place {
 
 impl WhatIf<'_> {
     /// Whether the pods of nodes that leave all find a place where kube-scheduler looks for one. Leaves no trace.
-    pub fn fits_scattered(&mut self, nodes: &[usize], pods: &[usize], rooms: &[Room<'_>]) -> bool {
+    pub fn fits_scattered(&mut self, nodes: &[usize], pods: &[usize], rooms: &[Room]) -> bool {
         let mark = self.mark();
         let mut queue = self.take_out_all(nodes, pods);
         // Nobody knows who comes first.
@@ -54,16 +53,19 @@ impl WhatIf<'_> {
         fits
     }
 
-    fn filling(&self, room: &Room<'_>, [cpu, memory]: [ResId; 2]) -> Option<Filling> {
-        let template = self.problem.templates.iter().find(|template| template.pool == room.pool)?;
+    fn filling(&self, room: &Room, [cpu, memory]: [ResId; 2]) -> Option<Filling> {
+        let template = self.problem.templates.iter().position(|template| template.pool == room.pool)?;
         let types = &self.problem.world.pools[room.pool].instance_types;
-        let kind = types.iter().position(|kind| *kind.name == *room.instance_type)?;
-        let free = template.room[kind].clone();
-        let mut takes: Vec<usize> =
-            room.pods.iter().map(|pod| self.problem.pods[self.pod_at[*pod] as usize].class).collect();
-        takes.sort_unstable();
-        takes.dedup();
-        Some(Filling { share: Share { cpu: free.get(cpu), memory: free.get(memory) }, free, takes })
+        let kind = types.iter().position(|kind| kind.name == room.instance_type)?;
+        let free = self.problem.templates[template].room[kind].clone();
+        Some(Filling { share: Share { cpu: free.get(cpu), memory: free.get(memory) }, free, template })
+    }
+
+    /// Whether a pod may go to some node of a pool.
+    fn may_go(&mut self, class: usize, template: usize) -> bool {
+        let base = self.problem.templates[template].base;
+        let variants = 0..self.problem.classes[class].variants.len();
+        variants.into_iter().any(|variant| self.problem.view(&self.state, class, variant, template, base).is_some())
     }
 
     /// Puts one pod where kube-scheduler would.
@@ -95,7 +97,7 @@ impl WhatIf<'_> {
             }
         }
         for (at, room) in rooms.iter().enumerate() {
-            if room.takes.binary_search(&class).is_ok() && requests.fits(&room.free) {
+            if requests.fits(&room.free) && self.may_go(class, room.template) {
                 offer(emptiness(&room.free, room.share, &requests, resources), Place::Room(at));
             }
         }
