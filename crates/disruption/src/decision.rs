@@ -112,6 +112,10 @@ pub enum Reason {
     NotWithOthers {
         savings: MicroUsd,
     },
+    /// Its pods would fit where they were put, but not where kube-scheduler is likely to put them.
+    NotAsScheduled {
+        savings: MicroUsd,
+    },
     /// A command of this pass moves pods onto it.
     ReceivesPods {
         command: usize,

@@ -46,6 +46,7 @@ pub(crate) fn nearest(reasons: &[Reason], policy: &Policy) -> Option<Miss> {
         | Reason::SpotToSpotFlexibility { .. }
         | Reason::Score { .. }
         | Reason::NotWithOthers { .. }
+        | Reason::NotAsScheduled { .. }
         | Reason::ReceivesPods { .. } => None,
     }
 }

@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use karpenter_core::MicroUsd;
-use karpenter_core::plan::NewNode;
-use karpenter_scheduling::what_if::{Mark, Narrowing, Rests, Room, WhatIf};
+use karpenter_scheduling::what_if::{Mark, Narrowing, Rests, Room, Scattered, WhatIf};
 
 use crate::candidate::Candidate;
-use crate::command::{Move, Target};
+use crate::command::{Move, Replacement, Target};
 use crate::decision::Reason;
 use crate::rules::Rules;
 use crate::trial::{self, Draft, Trial};
@@ -71,6 +70,8 @@ pub(crate) struct Search<'a, 's, 'w> {
     what_if: &'a mut WhatIf<'w>,
     /// Where those that wait and those that move are placed together, and what those that wait cost alone; if any wait.
     check: Option<(WhatIf<'w>, MicroUsd)>,
+    /// Where what is taken leaves, and kube-scheduler finds other places for its pods; if anybody asks how it would.
+    scattered: Option<Scattered<'w>>,
     /// Best savings ratio first.
     candidates: &'a [Arc<Candidate>],
     /// The first of each pool, then the second of each.
@@ -107,6 +108,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             let alone = housed_for(&mut check, &[], &[], usize::MAX).unwrap_or_default();
             (check, alone)
         });
+        let scattered = rules.policy.as_scheduled.then(|| Scattered::new(what_if));
         let at_node = candidates.iter().enumerate().map(|(at, candidate)| (candidate.node, at)).collect();
         let (gone, receives) = (vec![false; candidates.len()], vec![None; candidates.len()]);
         let pools: FxHashMap<&str, usize> = budget.keys().enumerate().map(|(at, name)| (&**name, at)).collect();
@@ -117,6 +119,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             rules,
             what_if,
             check,
+            scattered,
             candidates,
             turns: interleaved(candidates).into(),
             at_node,
@@ -160,9 +163,6 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             self.restart(base);
             self.take_all(start);
             self.hold_together(base);
-            if self.rules.policy.as_scheduled {
-                self.hold_scattered(base);
-            }
             let savings: i64 = self.taken.iter().map(|taken| taken.trial.savings).sum();
             if savings > most {
                 most = savings;
@@ -233,6 +233,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         self.gone.fill(false);
         self.receives.fill(None);
         self.taken.clear();
+        self.scattered.iter_mut().for_each(Scattered::restart);
     }
 
     fn take_all(&mut self, start: Option<Vec<usize>>) {
@@ -302,16 +303,34 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let mark = self.what_if.mark();
         let answer = self.judge(members);
         match answer.and_then(|draft| draft.finish(self.what_if, self.rules)) {
-            Ok(trial) if self.what_if.holds_beside() => {
+            Ok(trial) if self.what_if.holds_beside() && self.is_scattered(members, &trial) => {
                 self.keep(mark, members.to_vec(), trial);
                 true
             }
             Ok(_) => {
                 self.what_if.rollback(mark);
-                false
+                self.scattered.is_some() && self.take_apart(members)
             }
             Err(reason) => {
                 self.verdicts.put(&nodes, Err(reason), self.what_if.rests_on(mark));
+                self.what_if.rollback(mark);
+                false
+            }
+        }
+    }
+
+    /// Takes what kube-scheduler finds no room for on the nodes that are there, with new ones for all pods, if that is
+    /// still worth it.
+    fn take_apart(&mut self, members: &[usize]) -> bool {
+        let mark = self.what_if.mark();
+        let candidates: Vec<&Candidate> = members.iter().map(|at| &*self.candidates[*at]).collect();
+        let draft = trial::consolidate_apart(self.what_if, self.rules, &candidates);
+        match draft.and_then(|draft| draft.finish(self.what_if, self.rules)) {
+            Ok(trial) if self.what_if.holds_beside() && self.is_scattered(members, &trial) => {
+                self.keep(mark, members.to_vec(), trial);
+                true
+            }
+            _ => {
                 self.what_if.rollback(mark);
                 false
             }
@@ -328,6 +347,8 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             false => self.verdicts.forget(&changes, |rests, node| what_if.still_takes(rests, node)),
         }
         self.what_if.settle();
+        let (nodes, pods, rooms) = self.leaving(&members, &trial);
+        self.scattered.iter_mut().for_each(|scattered| scattered.leave(&nodes, &pods, &rooms));
         for at in &members {
             self.gone[*at] = true;
             let left = &mut self.left[self.pool_of[*at]];
@@ -353,7 +374,9 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             }
             let mark = self.what_if.mark();
             match trial::delete(self.what_if, self.rules, &self.candidates[at]) {
-                Ok(trial) if self.what_if.holds_beside() => self.keep(mark, vec![at], trial),
+                Ok(trial) if self.what_if.holds_beside() && self.is_scattered(&[at], &trial) => {
+                    self.keep(mark, vec![at], trial);
+                }
                 _ => self.what_if.rollback(mark),
             }
         }
@@ -519,42 +542,20 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         self.rebuild(base, &sets);
     }
 
-    /// Drops what leaves pods without a place if kube-scheduler scatters them.
-    fn hold_scattered(&mut self, base: Mark) {
-        let all = std::mem::take(&mut self.taken);
-        if all.len() > MOST_ONE_BY_ONE {
-            // One after the other would take too long: as many as hold, in their order.
-            let (mut fits, mut fails) = (0, all.len() + 1);
-            while fails - fits > all.len() / 64 + 1 {
-                let middle = fits.midpoint(fails);
-                if self.is_scattered(base, &all[..middle]) { fits = middle } else { fails = middle }
-            }
-            self.taken = all[..fits].to_vec();
-        } else {
-            for one in all {
-                self.taken.push(one);
-                let kept = std::mem::take(&mut self.taken);
-                let fits = self.is_scattered(base, &kept);
-                self.taken = kept;
-                if !fits {
-                    self.taken.pop();
-                }
-            }
-        }
-        let kept = self.members();
-        self.rebuild(base, &kept);
+    /// Whether kube-scheduler, which scatters pods, finds room for those of one command more.
+    fn is_scattered(&mut self, members: &[usize], trial: &Trial) -> bool {
+        let (nodes, pods, rooms) = self.leaving(members, trial);
+        self.scattered.as_mut().is_none_or(|scattered| scattered.has_room(&nodes, &pods, &rooms))
     }
 
-    /// Leaves the what-if at its base.
-    fn is_scattered(&mut self, base: Mark, taken: &[Taken]) -> bool {
-        self.what_if.rollback(base);
-        let members = || taken.iter().flat_map(|taken| &taken.members).map(|at| &self.candidates[*at]);
-        let nodes: Vec<usize> = members().map(|candidate| candidate.node).collect();
-        let pods: Vec<usize> = members().flat_map(|candidate| candidate.pods.iter().copied()).collect();
-        let bought = taken.iter().flat_map(|taken| &taken.trial.replacements).map(|replacement| &replacement.node);
-        let room = |node: &'_ NewNode| Room { pool: node.pool, instance_type: node.launch.instance_type.clone() };
-        let rooms: Vec<Room> = bought.map(room).collect();
-        self.what_if.fits_scattered(&nodes, &pods, &rooms)
+    /// What a command takes away, and what it brings.
+    fn leaving(&self, members: &[usize], trial: &Trial) -> (Vec<usize>, Vec<usize>, Vec<Room>) {
+        let candidates = || members.iter().map(|at| &self.candidates[*at]);
+        let nodes = candidates().map(|candidate| candidate.node).collect();
+        let pods = candidates().flat_map(|candidate| candidate.pods.iter().copied()).collect();
+        let room =
+            |new: &Replacement| Room { pool: new.node.pool, instance_type: new.node.launch.instance_type.clone() };
+        (nodes, pods, trial.replacements.iter().map(room).collect())
     }
 
     /// All nodes of the first commands gone at once: do their pods find room for no more than was bought? Leaves the
@@ -590,7 +591,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             found.kept[at] = Some(match answer {
                 Err(reason) => reason,
                 Ok(Worth { savings, .. }) if self.is_free(at) => {
-                    Reason::NotWithOthers { savings: MicroUsd(savings.max(0).unsigned_abs()) }
+                    self.left_out(at, MicroUsd(savings.max(0).unsigned_abs()))
                 }
                 Ok(_) => {
                     found.held_back = true;
@@ -605,6 +606,18 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         }
         found.taken = std::mem::take(&mut self.taken);
         found
+    }
+
+    /// Why what is worth taking was not taken.
+    fn left_out(&mut self, at: usize, savings: MicroUsd) -> Reason {
+        let mark = self.what_if.mark();
+        let trial = self.judge(&[at]).and_then(|draft| draft.finish(self.what_if, self.rules));
+        let fits = trial.is_ok_and(|trial| self.is_scattered(&[at], &trial));
+        self.what_if.rollback(mark);
+        match self.scattered.is_none() || fits {
+            true => Reason::NotWithOthers { savings },
+            false => Reason::NotAsScheduled { savings },
+        }
     }
 
     fn over_budget(&self, at: usize) -> Reason {

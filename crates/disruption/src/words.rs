@@ -72,6 +72,11 @@ impl fmt::Display for Reason {
                 "Would save {} alone, but not together with the other commands of this pass",
                 dollars(*savings)
             ),
+            Self::NotAsScheduled { savings } => write!(
+                f,
+                "Would save {}, but kube-scheduler spreads pods, and some of them would find no place then",
+                dollars(*savings)
+            ),
             Self::ReceivesPods { command } => write!(f, "Pods of command {command} are to move here"),
         }
     }

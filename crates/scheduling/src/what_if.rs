@@ -23,7 +23,7 @@ pub use carry::Kept;
 pub use changes::PodChanges;
 pub use offers::{Narrowing, Offer};
 pub use rests::{Changes, Rests};
-pub use scatter::Room;
+pub use scatter::{Room, Scattered};
 
 use crate::explain;
 use crate::first_match;
@@ -188,6 +188,15 @@ impl<'w> WhatIf<'w> {
     /// Takes nodes out, with these pods of theirs. Whatever the answer, the state stays as it is until it is rolled back.
     pub fn leave(&mut self, nodes: &[usize], pods: &[usize]) -> Result<Housing, Homeless> {
         self.leave_for(nodes, pods, usize::MAX)
+    }
+
+    /// As [`Self::leave`], but only onto nodes that are bought: what has room of its own does not depend on where
+    /// everybody else is put.
+    pub fn leave_apart(&mut self, nodes: &[usize], pods: &[usize]) -> Result<Housing, Homeless> {
+        self.state.apart = true;
+        let housing = self.leave(nodes, pods);
+        self.state.apart = false;
+        housing
     }
 
     /// As [`Self::leave`], giving up as soon as it takes more new nodes than this.

@@ -79,6 +79,7 @@ fn reasons_to_go(proposal: &Proposal, node: &NodeDecision, drifted: bool) -> Vec
             | Reason::Score { .. }
             | Reason::NotWorthIt { .. }
             | Reason::NotWithOthers { .. }
+            | Reason::NotAsScheduled { .. }
             | Reason::ReceivesPods { .. } => found.push(Method::Single.reason()),
             Reason::Blocked(_)
             | Reason::Paused { .. }

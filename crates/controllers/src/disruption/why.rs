@@ -34,6 +34,7 @@ pub fn told(reason: &Reason, drifted: bool) -> Told {
         | Reason::MinValues { .. }
         | Reason::SpotToSpotDisabled
         | Reason::SpotToSpotFlexibility { .. }
+        | Reason::NotAsScheduled { .. }
         | Reason::NotWorthIt { .. } => Told::Unconsolidatable,
         Reason::StaticPool { .. }
         | Reason::NotYetQuiet { .. }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use karpenter_core::resources::{CPU, MEMORY};
 
-use super::WhatIf;
+use super::{Mark, WhatIf};
 use crate::columns::{Amount, Amounts, ResId};
 use crate::first_match::open_nodes;
-use crate::state::NodeState;
+
+/// In so many orders pods are tried.
+const ORDERS: u64 = 2;
 
 /// A node that will have been bought by then.
 #[derive(Clone, Debug)]
@@ -20,10 +22,24 @@ pub struct Room {
     pub instance_type: Arc<str>,
 }
 
+/// A cluster whose nodes leave while kube-scheduler finds other places for their pods.
+#[derive(Clone)]
+pub struct Scattered<'w> {
+    what_if: WhatIf<'w>,
+    start: Mark,
+    resources: [ResId; 2],
+    /// By position among the nodes of the problem.
+    all: Vec<Share>,
+    rooms: Vec<Filling>,
+    /// Where the scheduler looks first: it begins after the node at which it last stopped.
+    turn: usize,
+}
+
 /// A [`Room`] as it fills.
+#[derive(Clone)]
 struct Filling {
     free: Amounts,
-    share: Share,
+    all: Share,
     template: usize,
 }
 
@@ -39,80 +55,135 @@ enum Place {
     Room(usize),
 }
 
-impl WhatIf<'_> {
-    /// Whether the pods of nodes that leave all find a place where kube-scheduler looks for one. Leaves no trace.
-    pub fn fits_scattered(&mut self, nodes: &[usize], pods: &[usize], rooms: &[Room]) -> bool {
-        let mark = self.mark();
-        let mut queue = self.take_out_all(nodes, pods);
-        // Nobody knows who comes first.
-        queue.sort_by_key(|pod| (*pod as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let resources = [CPU, MEMORY].map(|name| self.problem.names.id(name));
-        let mut rooms: Vec<Filling> = rooms.iter().filter_map(|room| self.filling(room, resources)).collect();
-        let fits = queue.iter().all(|pod| self.scatter(*pod, resources, &mut rooms));
-        self.rollback(mark);
+impl<'w> Scattered<'w> {
+    /// As the what-if is now.
+    pub fn new(what_if: &WhatIf<'w>) -> Self {
+        let mut what_if = what_if.clone();
+        let start = what_if.mark();
+        let resources = [CPU, MEMORY].map(|name| what_if.problem.names.id(name));
+        let share = |resources: &karpenter_core::Resources| Share {
+            cpu: resources.get(CPU).nanos(),
+            memory: resources.get(MEMORY).nanos(),
+        };
+        let nodes = what_if.problem.nodes.iter();
+        let all = nodes.map(|node| share(&what_if.problem.world.nodes[node.index].allocatable)).collect();
+        Self { what_if, start, resources, all, rooms: Vec::new(), turn: 0 }
+    }
+
+    /// Nobody has left.
+    pub fn restart(&mut self) {
+        self.what_if.rollback(self.start);
+        self.rooms.clear();
+        self.turn = 0;
+    }
+
+    /// Whether all pods of nodes that leave find a place, whoever of them comes first. They stay for now.
+    pub fn has_room(&mut self, nodes: &[usize], pods: &[usize], rooms: &[Room]) -> bool {
+        let (mark, before, turn) = (self.what_if.mark(), self.rooms.clone(), self.turn);
+        let mut queue = self.what_if.take_out_all(nodes, pods);
+        self.open(rooms);
+        let (taken_out, opened) = (self.what_if.mark(), self.rooms.clone());
+        let fits = (0..ORDERS).all(|order| {
+            in_order(&mut queue, order);
+            let fits = queue.iter().all(|pod| self.scatter(*pod));
+            self.what_if.rollback(taken_out);
+            self.rooms.clone_from(&opened);
+            self.turn = turn;
+            fits
+        });
+        self.what_if.rollback(mark);
+        self.rooms = before;
         fits
     }
 
-    fn filling(&self, room: &Room, [cpu, memory]: [ResId; 2]) -> Option<Filling> {
-        let template = self.problem.templates.iter().position(|template| template.pool == room.pool)?;
-        let types = &self.problem.world.pools[room.pool].instance_types;
-        let kind = types.iter().position(|kind| kind.name == room.instance_type)?;
-        let free = self.problem.templates[template].room[kind].clone();
-        Some(Filling { share: Share { cpu: free.get(cpu), memory: free.get(memory) }, free, template })
+    /// The nodes leave.
+    pub fn leave(&mut self, nodes: &[usize], pods: &[usize], rooms: &[Room]) {
+        let mut queue = self.what_if.take_out_all(nodes, pods);
+        self.open(rooms);
+        in_order(&mut queue, ORDERS - 1);
+        for pod in queue {
+            self.scatter(pod);
+        }
     }
 
-    /// Whether a pod may go to some node of a pool.
-    fn may_go(&mut self, class: usize, template: usize) -> bool {
-        let base = self.problem.templates[template].base;
-        let variants = 0..self.problem.classes[class].variants.len();
-        variants.into_iter().any(|variant| self.problem.view(&self.state, class, variant, template, base).is_some())
+    fn open(&mut self, rooms: &[Room]) {
+        let problem = &self.what_if.problem;
+        let [cpu, memory] = self.resources;
+        let filling = |room: &Room| {
+            let template = problem.templates.iter().position(|template| template.pool == room.pool)?;
+            let types = &problem.world.pools[room.pool].instance_types;
+            let kind = types.iter().position(|kind| kind.name == room.instance_type)?;
+            let free = problem.templates[template].room[kind].clone();
+            Some(Filling { all: Share { cpu: free.get(cpu), memory: free.get(memory) }, free, template })
+        };
+        self.rooms.extend(rooms.iter().filter_map(filling));
     }
 
     /// Puts one pod where kube-scheduler would.
-    fn scatter(&mut self, pod: usize, resources: [ResId; 2], rooms: &mut [Filling]) -> bool {
-        let class = self.problem.pods[pod].class;
-        let requests = self.problem.classes[class].requests.clone();
+    fn scatter(&mut self, pod: usize) -> bool {
+        let WhatIf { problem, state, .. } = &mut self.what_if;
+        let class = problem.pods[pod].class;
+        let requests = problem.classes[class].requests.clone();
         let mut best: Option<(f64, Place)> = None;
         let mut offer = |score: f64, place: Place| {
-            if best.as_ref().is_none_or(|(least, _)| score > *least) {
+            if best.as_ref().is_none_or(|(most, _)| score > *most) {
                 best = Some((score, place));
             }
         };
-        for variant in 0..self.problem.classes[class].variants.len() {
-            if self.problem.classes[class].variants[variant].contradiction.is_some() {
+        let enough = looked_at(problem.nodes.len());
+        for variant in 0..problem.classes[class].variants.len() {
+            if problem.classes[class].variants[variant].contradiction.is_some() {
                 continue;
             }
-            let mut found = false;
-            for node in open_nodes(&mut self.problem, &self.state, pod, variant).iter() {
-                let NodeState { free, .. } = &self.state.nodes[node];
-                if requests.fits(free) && self.problem.node_takes(&self.state, node, pod) {
-                    let all = &self.problem.world.nodes[self.problem.nodes[node].index].allocatable;
-                    let share = Share { cpu: all.get(CPU).nanos(), memory: all.get(MEMORY).nanos() };
-                    offer(emptiness(free, share, &requests, resources), Place::Node(node, variant));
-                    found = true;
+            let open = open_nodes(problem, state, pod, variant);
+            let (turn, mut found) = (self.turn, 0);
+            let from_here = open.iter().filter(|node| *node >= turn).chain(open.iter().filter(|node| *node < turn));
+            for node in from_here {
+                let free = &state.nodes[node].free;
+                if requests.fits(free) && problem.node_takes(state, node, pod) {
+                    let score = emptiness(free, self.all[node], &requests, self.resources);
+                    offer(score, Place::Node(node, variant));
+                    found += 1;
+                    self.turn = node + 1;
+                    if found == enough {
+                        break;
+                    }
                 }
             }
-            if found {
+            if found > 0 {
                 break;
             }
         }
-        for (at, room) in rooms.iter().enumerate() {
-            if requests.fits(&room.free) && self.may_go(class, room.template) {
-                offer(emptiness(&room.free, room.share, &requests, resources), Place::Room(at));
+        for (at, room) in self.rooms.iter().enumerate() {
+            let base = problem.templates[room.template].base;
+            let mut variants = 0..problem.classes[class].variants.len();
+            if requests.fits(&room.free)
+                && variants.any(|variant| problem.view(state, class, variant, room.template, base).is_some())
+            {
+                offer(emptiness(&room.free, room.all, &requests, self.resources), Place::Room(at));
             }
         }
         match best {
-            Some((_, Place::Node(node, variant))) => {
-                self.problem.put_on_node(&mut self.state, node, (pod, variant));
-                true
-            }
-            Some((_, Place::Room(at))) => {
-                rooms[at].free.subtract(&requests);
-                true
-            }
-            None => false,
+            Some((_, Place::Node(node, variant))) => problem.put_on_node(state, node, (pod, variant)),
+            Some((_, Place::Room(at))) => self.rooms[at].free.subtract(&requests),
+            None => return false,
         }
+        true
     }
+}
+
+/// Nobody knows who comes first. The largest last is the worst that can happen to most.
+fn in_order(queue: &mut [usize], order: u64) {
+    match order {
+        0 => queue.sort_unstable_by(|a, b| b.cmp(a)),
+        _ => queue.sort_unstable_by_key(|pod| (*pod as u64 + order).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+    }
+}
+
+/// After so many nodes that take a pod kube-scheduler looks at no more: its `percentageOfNodesToScore`, where nobody set it.
+fn looked_at(nodes: usize) -> usize {
+    let percent = 50_usize.saturating_sub(nodes / 125).max(5);
+    (nodes * percent / 100).max(100)
 }
 
 /// kube-scheduler's LeastAllocated and BalancedAllocation, for cpu and memory.
