@@ -33,7 +33,8 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use karpenter_api::conditions;
-use karpenter_disruption::{Blocked, Command, Memory, Method, Policy, Proposal, Reason};
+use karpenter_core::MicroUsd;
+use karpenter_disruption::{Blocked, Command, Memory, Method, Policy, Proposal, Reason, Snapshot};
 use karpenter_index::{Change, Key};
 use tokio::time::Instant;
 
@@ -63,6 +64,10 @@ const VALIDATION: Duration = Duration::from_secs(15);
 const LOOKED_AT: Duration = Duration::from_secs(10);
 /// What was found to be at rest is looked at again after this, whatever changed.
 const REST: Duration = Duration::from_mins(5);
+/// With more nodes than this only what kube-scheduler finds room for is done: a second look would cost as much again.
+const MOST_FOR_RISKS: usize = 400;
+/// One in so many dollars of what pods cost must be saved by moving them where there may be no room.
+const RISKED_PART: u64 = 3;
 /// Longer between two passes than this is worth a line.
 const ABNORMAL: Duration = Duration::from_mins(15);
 
@@ -73,6 +78,8 @@ pub struct Disruption {
     state: Mutex<State>,
     /// What earlier passes found out: a look at a cluster that has not changed costs next to nothing.
     memory: Mutex<Memory>,
+    /// The same, of looks at what is risky.
+    risks: Mutex<Memory>,
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +112,12 @@ struct Idle {
 pub fn reconcilers() -> Vec<Arc<dyn Reconciler>> {
     let commands = Arc::new(Commands::default());
     vec![
-        Arc::new(Disruption { commands: commands.clone(), state: Mutex::default(), memory: Mutex::default() }),
+        Arc::new(Disruption {
+            commands: commands.clone(),
+            state: Mutex::default(),
+            memory: Mutex::default(),
+            risks: Mutex::default(),
+        }),
         Arc::new(Queue { commands }),
         Arc::new(ClaimConditions::default()),
         Arc::new(PodEvents),
@@ -257,14 +269,15 @@ impl Disruption {
     fn propose(&self, context: &Context, picture: &Picture) -> Proposal {
         let asked = &context.settings.disruption;
         let threshold = asked.threshold.max(context.regret.price(context.clock.now()));
-        let policy = Policy { paused: self.commands.is_paused(), threshold, as_scheduled: true, ..asked.clone() };
+        let paused = self.commands.is_paused();
         let began = Instant::now();
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = picture.snapshot();
-        let mut proposal = karpenter_disruption::propose_again(&mut memory, &snapshot, &policy);
-        // What can be done is done first; nothing is at rest before every node had its turn.
-        while proposal.due > 0 && proposal.commands.is_empty() {
-            proposal = karpenter_disruption::propose_again(&mut memory, &snapshot, &policy);
+        let sure = Policy { paused, threshold, as_scheduled: true, ..asked.clone() };
+        let mut proposal = look(&self.memory, &snapshot, &sure);
+        if proposal.commands.is_empty() && picture.world.nodes.len() <= MOST_FOR_RISKS {
+            let threshold = threshold.max(Some(risk_worth_taking(picture, &proposal)));
+            let bold = Policy { as_scheduled: false, threshold, ..sure };
+            proposal = look(&self.risks, &snapshot, &bold);
         }
         // All methods share one search.
         for method in [EMPTINESS, DRIFT, MULTI, SINGLE] {
@@ -345,6 +358,25 @@ impl Disruption {
     }
 }
 
+/// What can be done is done first; nothing is at rest before every node had its turn.
+fn look(memory: &Mutex<Memory>, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
+    let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let proposal = karpenter_disruption::propose_again(&mut memory, snapshot, policy);
+        if proposal.due == 0 || !proposal.commands.is_empty() {
+            return proposal;
+        }
+    }
+}
+
+/// What kube-scheduler may find no room for is tried if it saves a good part of what the pods that move cost: what has to be
+/// bought again then is less.
+fn risk_worth_taking(picture: &Picture, proposal: &Proposal) -> MicroUsd {
+    let fleet: MicroUsd = proposal.nodes.iter().map(|node| node.price).sum();
+    let pods = picture.world.pods.iter().filter(|pod| pod.node.is_some() && !pod.is_daemon()).count();
+    MicroUsd(fleet.0 / pods.max(1) as u64 / RISKED_PART)
+}
+
 /// Whether a pool was edited a moment ago and nobody knows yet whether it is ready: replacements of its nodes would be
 /// bought from another.
 fn is_pool_looked_at(context: &Context) -> bool {
@@ -378,7 +410,12 @@ mod tests {
         // covers: DIS-LOOP-05
         let at = |second| Timestamp::from_second(second).unwrap();
         let seconds = Duration::from_secs;
-        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
+        let disruption = Disruption {
+            commands: Arc::default(),
+            state: Mutex::default(),
+            memory: Mutex::default(),
+            risks: Mutex::default(),
+        };
         assert_eq!(disruption.waits(7, at(0)), None, "it is not idle");
         let idle = || Some(Idle { until: at(10), seen: 7, changed: false });
         disruption.state().idle = idle();
@@ -428,7 +465,12 @@ mod tests {
     fn more_than_a_quarter_of_an_hour_between_passes_is_worth_a_line() {
         // covers: DIS-LOOP-10
         let at = |minute: i64| Timestamp::from_second(60 * minute).unwrap();
-        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
+        let disruption = Disruption {
+            commands: Arc::default(),
+            state: Mutex::default(),
+            memory: Mutex::default(),
+            risks: Mutex::default(),
+        };
         let heard = Arc::new(Mutex::new(Vec::new()));
         tracing::subscriber::with_default(Ear(heard.clone()), || {
             for (minute, lines) in [(0, 0), (15, 0), (31, 1), (32, 1), (60, 2)] {
@@ -459,7 +501,12 @@ mod tests {
     fn rest_ends_when_something_changes_and_after_five_minutes() {
         // covers: STATE-30, DIS-EMPTY-06, DIS-MULTI-10
         let at = |second| Timestamp::from_second(second).unwrap();
-        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
+        let disruption = Disruption {
+            commands: Arc::default(),
+            state: Mutex::default(),
+            memory: Mutex::default(),
+            risks: Mutex::default(),
+        };
         assert!(disruption.rest(7, at(0)).is_none());
         disruption.state().rest = Some(rest_in(7));
         assert!(disruption.rest(7, at(299)).is_some());

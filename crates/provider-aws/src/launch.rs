@@ -10,6 +10,7 @@ mod plans;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use karpenter_api::{EC2NodeClass, NodeClaim};
 use karpenter_core::labels::{ON_DEMAND, RESERVED, SPOT, Vocabulary};
 use karpenter_core::{InstanceType, Offering};
@@ -214,11 +215,9 @@ impl Parts {
     }
 
     async fn ensure_templates(&self, templates: &[Planned]) -> Result<(), Failure> {
-        for planned in templates {
-            let ensured = self.launch_templates.ensure(&planned.template, (self.now)()).await;
-            ensured.map_err(|error| no_templates(&error.to_string()))?;
-        }
-        Ok(())
+        let now = (self.now)();
+        let ensured = templates.iter().map(|planned| self.launch_templates.ensure(&planned.template, now));
+        try_join_all(ensured).await.map(|_| ()).map_err(|error| no_templates(&error.to_string()))
     }
 
     /// Every error of a fleet teaches something, also when the fleet succeeded elsewhere.

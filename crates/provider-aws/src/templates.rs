@@ -16,18 +16,21 @@ const PAGE: u32 = 200;
 pub struct Templates {
     aws: Aws,
     cluster: String,
-    /// By name; until when each is kept. The lock is held over the calls, so that equal launches make one template.
+    /// By name; until when each is kept. Whoever deletes holds the lock over its calls, so that nobody counts on what goes.
     known: Mutex<BTreeMap<String, (LaunchTemplate, Timestamp)>>,
+    /// By name: held over the calls that make one, so that equal launches make one template, and others do not wait.
+    making: [Mutex<()>; 16],
 }
 
 impl Templates {
     pub fn new(aws: Aws, cluster: &str) -> Self {
-        Self { aws, cluster: cluster.to_owned(), known: Mutex::default() }
+        Self { aws, cluster: cluster.to_owned(), known: Mutex::default(), making: Default::default() }
     }
 
     pub async fn ensure(&self, template: &NewLaunchTemplate, now: Timestamp) -> Result<()> {
-        let mut known = self.known.lock().await;
-        if let Some((_, until)) = known.get_mut(&template.name) {
+        let place = template.name.bytes().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let _making = self.making[place % self.making.len()].lock().await;
+        if let Some((_, until)) = self.known.lock().await.get_mut(&template.name) {
             *until = later(now, LIFE);
             return Ok(());
         }
@@ -52,7 +55,7 @@ impl Templates {
                 created
             }
         };
-        known.insert(template.name.clone(), (found, later(now, LIFE)));
+        self.known.lock().await.insert(template.name.clone(), (found, later(now, LIFE)));
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! kube-scheduler knows no plan: as pods come, it puts each on the node that is emptiest with it.
+//! kube-scheduler knows no plan: as pods come, it puts each on a node with few of its kind that is the emptiest with it.
 //!
 //! Pods that fit together when they are packed may not when they are scattered: a large one comes last, and every node has
 //! a little room left. What would have to be bought for it is then bought, and given back, and bought again.
@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use karpenter_core::resources::{CPU, MEMORY};
+use rustc_hash::FxHashMap;
 
 use super::{Mark, WhatIf};
 use crate::columns::{Amount, Amounts, ResId};
@@ -30,6 +31,10 @@ pub struct Scattered<'w> {
     resources: [ResId; 2],
     /// By position among the nodes of the problem.
     all: Vec<Share>,
+    /// By node and class: how many are there.
+    kinds: FxHashMap<(usize, usize), i64>,
+    /// Who came since the start, so that it can be taken back.
+    came: Vec<(usize, usize)>,
     rooms: Vec<Filling>,
     /// Where the scheduler looks first: it begins after the node at which it last stopped.
     turn: usize,
@@ -41,6 +46,8 @@ struct Filling {
     free: Amounts,
     all: Share,
     template: usize,
+    /// The classes of its pods.
+    classes: Vec<usize>,
 }
 
 /// What a node has in all.
@@ -55,6 +62,18 @@ enum Place {
     Room(usize),
 }
 
+/// A place that takes a pod.
+struct Choice {
+    place: Place,
+    /// How many like it are there.
+    kinds: i64,
+    empty: f64,
+}
+
+/// What kube-scheduler's spread over hosts weighs beside how empty they are, and the skew it does not mind.
+const SPREAD: f64 = 2.0;
+const SKEW: i64 = 2;
+
 impl<'w> Scattered<'w> {
     /// As the what-if is now.
     pub fn new(what_if: &WhatIf<'w>) -> Self {
@@ -67,19 +86,27 @@ impl<'w> Scattered<'w> {
         };
         let nodes = what_if.problem.nodes.iter();
         let all = nodes.map(|node| share(&what_if.problem.world.nodes[node.index].allocatable)).collect();
-        Self { what_if, start, resources, all, rooms: Vec::new(), turn: 0 }
+        let mut kinds: FxHashMap<(usize, usize), i64> = FxHashMap::default();
+        for pod in what_if.problem.pods.iter() {
+            let name = what_if.problem.world.pods[pod.index].node.as_ref();
+            if let Some(node) = name.and_then(|name| what_if.targets.named.get(&**name)) {
+                *kinds.entry((*node, pod.class)).or_default() += 1;
+            }
+        }
+        Self { what_if, start, resources, all, kinds, came: Vec::new(), rooms: Vec::new(), turn: 0 }
     }
 
     /// Nobody has left.
     pub fn restart(&mut self) {
         self.what_if.rollback(self.start);
+        self.send_back(0);
         self.rooms.clear();
         self.turn = 0;
     }
 
     /// Whether all pods of nodes that leave find a place, whoever of them comes first. They stay for now.
     pub fn has_room(&mut self, nodes: &[usize], pods: &[usize], rooms: &[Room]) -> bool {
-        let (mark, before, turn) = (self.what_if.mark(), self.rooms.clone(), self.turn);
+        let (mark, before, turn, came) = (self.what_if.mark(), self.rooms.clone(), self.turn, self.came.len());
         let mut queue = self.what_if.take_out_all(nodes, pods);
         self.open(rooms);
         let (taken_out, opened) = (self.what_if.mark(), self.rooms.clone());
@@ -87,6 +114,7 @@ impl<'w> Scattered<'w> {
             in_order(&mut queue, order);
             let fits = queue.iter().all(|pod| self.scatter(*pod));
             self.what_if.rollback(taken_out);
+            self.send_back(came);
             self.rooms.clone_from(&opened);
             self.turn = turn;
             fits
@@ -106,6 +134,12 @@ impl<'w> Scattered<'w> {
         }
     }
 
+    fn send_back(&mut self, count: usize) {
+        for at in self.came.drain(count..) {
+            *self.kinds.entry(at).or_default() -= 1;
+        }
+    }
+
     fn open(&mut self, rooms: &[Room]) {
         let problem = &self.what_if.problem;
         let [cpu, memory] = self.resources;
@@ -114,7 +148,12 @@ impl<'w> Scattered<'w> {
             let types = &problem.world.pools[room.pool].instance_types;
             let kind = types.iter().position(|kind| kind.name == room.instance_type)?;
             let free = problem.templates[template].room[kind].clone();
-            Some(Filling { all: Share { cpu: free.get(cpu), memory: free.get(memory) }, free, template })
+            Some(Filling {
+                all: Share { cpu: free.get(cpu), memory: free.get(memory) },
+                free,
+                template,
+                classes: Vec::new(),
+            })
         };
         self.rooms.extend(rooms.iter().filter_map(filling));
     }
@@ -124,33 +163,27 @@ impl<'w> Scattered<'w> {
         let WhatIf { problem, state, .. } = &mut self.what_if;
         let class = problem.pods[pod].class;
         let requests = problem.classes[class].requests.clone();
-        let mut best: Option<(f64, Place)> = None;
-        let mut offer = |score: f64, place: Place| {
-            if best.as_ref().is_none_or(|(most, _)| score > *most) {
-                best = Some((score, place));
-            }
-        };
+        let mut found: Vec<Choice> = Vec::new();
         let enough = looked_at(problem.nodes.len());
         for variant in 0..problem.classes[class].variants.len() {
             if problem.classes[class].variants[variant].contradiction.is_some() {
                 continue;
             }
-            let open = open_nodes(problem, state, pod, variant);
-            let (turn, mut found) = (self.turn, 0);
+            let (open, turn) = (open_nodes(problem, state, pod, variant), self.turn);
             let from_here = open.iter().filter(|node| *node >= turn).chain(open.iter().filter(|node| *node < turn));
             for node in from_here {
                 let free = &state.nodes[node].free;
                 if requests.fits(free) && problem.node_takes(state, node, pod) {
-                    let score = emptiness(free, self.all[node], &requests, self.resources);
-                    offer(score, Place::Node(node, variant));
-                    found += 1;
+                    let kinds = self.kinds.get(&(node, class)).copied().unwrap_or(0);
+                    let empty = emptiness(free, self.all[node], &requests, self.resources);
+                    found.push(Choice { place: Place::Node(node, variant), kinds, empty });
                     self.turn = node + 1;
-                    if found == enough {
+                    if found.len() == enough {
                         break;
                     }
                 }
             }
-            if found > 0 {
+            if !found.is_empty() {
                 break;
             }
         }
@@ -160,16 +193,42 @@ impl<'w> Scattered<'w> {
             if requests.fits(&room.free)
                 && variants.any(|variant| problem.view(state, class, variant, room.template, base).is_some())
             {
-                offer(emptiness(&room.free, room.all, &requests, self.resources), Place::Room(at));
+                let kinds = room.classes.iter().filter(|one| **one == class).count() as i64;
+                let empty = emptiness(&room.free, room.all, &requests, self.resources);
+                found.push(Choice { place: Place::Room(at), kinds, empty });
             }
         }
-        match best {
-            Some((_, Place::Node(node, variant))) => problem.put_on_node(state, node, (pod, variant)),
-            Some((_, Place::Room(at))) => self.rooms[at].free.subtract(&requests),
+        match best(found) {
+            Some(Place::Node(node, variant)) => {
+                problem.put_on_node(state, node, (pod, variant));
+                *self.kinds.entry((node, class)).or_default() += 1;
+                self.came.push((node, class));
+            }
+            Some(Place::Room(at)) => {
+                self.rooms[at].free.subtract(&requests);
+                self.rooms[at].classes.push(class);
+            }
             None => return false,
         }
         true
     }
+}
+
+/// The best of the places, of equals the first.
+fn best(found: Vec<Choice>) -> Option<Place> {
+    let (least, most) =
+        found.iter().fold((i64::MAX, 0), |(least, most), one| (least.min(one.kinds), most.max(one.kinds)));
+    // As kube-scheduler spreads over hosts pods that do not say how: the most of a kind count for nothing, none for all.
+    let skew = |kinds: i64| (kinds + SKEW) as f64;
+    let spread = |kinds: i64| (skew(most) + skew(least) - skew(kinds)) / skew(most);
+    let mut best: Option<(f64, Place)> = None;
+    for one in found {
+        let score = SPREAD * spread(one.kinds) + one.empty;
+        if best.as_ref().is_none_or(|(most, _)| score > *most) {
+            best = Some((score, one.place));
+        }
+    }
+    best.map(|(_, place)| place)
 }
 
 /// Nobody knows who comes first. The largest last is the worst that can happen to most.
