@@ -217,7 +217,8 @@ impl Parts {
     async fn ensure_templates(&self, templates: &[Planned]) -> Result<(), Failure> {
         let now = (self.now)();
         let ensured = templates.iter().map(|planned| self.launch_templates.ensure(&planned.template, now));
-        try_join_all(ensured).await.map(|_| ()).map_err(|error| no_templates(&error.to_string()))
+        try_join_all(ensured).await.map_err(|error| no_templates(&error.to_string()))?;
+        Ok(())
     }
 
     /// Every error of a fleet teaches something, also when the fleet succeeded elsewhere.
