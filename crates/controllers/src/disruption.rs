@@ -67,7 +67,7 @@ const REST: Duration = Duration::from_mins(5);
 /// With more nodes than this only what kube-scheduler finds room for is done: a second look would cost as much again.
 const MOST_FOR_RISKS: usize = 400;
 /// One in so many dollars of what pods cost must be saved by moving them where there may be no room.
-const RISKED_PART: u64 = 3;
+const RISKED_PART: u64 = 2;
 /// Longer between two passes than this is worth a line.
 const ABNORMAL: Duration = Duration::from_mins(15);
 

@@ -309,28 +309,10 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             }
             Ok(_) => {
                 self.what_if.rollback(mark);
-                self.scattered.is_some() && self.take_apart(members)
+                false
             }
             Err(reason) => {
                 self.verdicts.put(&nodes, Err(reason), self.what_if.rests_on(mark));
-                self.what_if.rollback(mark);
-                false
-            }
-        }
-    }
-
-    /// Takes what kube-scheduler finds no room for on the nodes that are there, with new ones for all pods, if that is
-    /// still worth it.
-    fn take_apart(&mut self, members: &[usize]) -> bool {
-        let mark = self.what_if.mark();
-        let candidates: Vec<&Candidate> = members.iter().map(|at| &*self.candidates[*at]).collect();
-        let draft = trial::consolidate_apart(self.what_if, self.rules, &candidates);
-        match draft.and_then(|draft| draft.finish(self.what_if, self.rules)) {
-            Ok(trial) if self.what_if.holds_beside() && self.is_scattered(members, &trial) => {
-                self.keep(mark, members.to_vec(), trial);
-                true
-            }
-            _ => {
                 self.what_if.rollback(mark);
                 false
             }

@@ -78,30 +78,12 @@ pub(crate) fn consolidate(
     rules: &Rules<'_, '_>,
     candidates: &[&Candidate],
 ) -> Result<Draft, Reason> {
-    consolidate_with(what_if, rules, candidates, WhatIf::leave)
-}
-
-/// As [`consolidate`], with room of their own for all pods.
-pub(crate) fn consolidate_apart(
-    what_if: &mut WhatIf<'_>,
-    rules: &Rules<'_, '_>,
-    candidates: &[&Candidate],
-) -> Result<Draft, Reason> {
-    consolidate_with(what_if, rules, candidates, WhatIf::leave_apart)
-}
-
-fn consolidate_with<'w>(
-    what_if: &mut WhatIf<'w>,
-    rules: &Rules<'_, '_>,
-    candidates: &[&Candidate],
-    leave: fn(&mut WhatIf<'w>, &[usize], &[usize]) -> Result<Housing, Homeless>,
-) -> Result<Draft, Reason> {
     let price = price_of(candidates);
     // Taken away for nothing is the best that can happen: where that is not worth it, nothing is.
     if candidates.len() == 1 {
         worth_it(rules, candidates, price.0 as i64, price.0 as i64)?;
     }
-    let housing = house(what_if, rules, candidates, leave)?;
+    let housing = house(what_if, rules, candidates)?;
     let bought = buy(what_if, rules, candidates, &housing, price)?;
     let estimate = price.0 as i64 - bought.iter().map(|new| new.cheapest.0 as i64).sum::<i64>();
     let after: MicroUsd = bought.iter().map(|new| new.price).sum();
@@ -124,7 +106,7 @@ pub(crate) fn replace(
     rules: &Rules<'_, '_>,
     candidates: &[&Candidate],
 ) -> Result<Trial, Reason> {
-    let housing = house(what_if, rules, candidates, WhatIf::leave)?;
+    let housing = house(what_if, rules, candidates)?;
     let mut replacements = Vec::new();
     for new in 0..housing.new_nodes {
         let kinds: Vec<usize> = what_if.offers(new, Narrowing::None).iter().map(|offer| offer.kind).collect();
@@ -153,15 +135,10 @@ fn worth_it(rules: &Rules<'_, '_>, candidates: &[&Candidate], estimate: i64, sav
     }
 }
 
-fn house<'w>(
-    what_if: &mut WhatIf<'w>,
-    rules: &Rules<'_, '_>,
-    candidates: &[&Candidate],
-    leave: fn(&mut WhatIf<'w>, &[usize], &[usize]) -> Result<Housing, Homeless>,
-) -> Result<Housing, Reason> {
+fn house(what_if: &mut WhatIf<'_>, rules: &Rules<'_, '_>, candidates: &[&Candidate]) -> Result<Housing, Reason> {
     let nodes: Vec<usize> = candidates.iter().map(|candidate| candidate.node).collect();
     let pods: Vec<usize> = candidates.iter().flat_map(|candidate| candidate.pods.iter().copied()).collect();
-    leave(what_if, &nodes, &pods).map_err(|homeless| told(rules, homeless))
+    what_if.leave(&nodes, &pods).map_err(|homeless| told(rules, homeless))
 }
 
 fn told(rules: &Rules<'_, '_>, homeless: Homeless) -> Reason {

@@ -110,7 +110,7 @@ pub(crate) fn place_on_existing(problem: &mut Problem<'_>, state: &mut State, po
 }
 
 fn on_existing(problem: &mut Problem<'_>, state: &mut State, pod: usize, variant: usize) -> bool {
-    if problem.nodes.is_empty() || state.apart {
+    if problem.nodes.is_empty() {
         return false;
     }
     let nodes = open_nodes(problem, state, pod, variant);

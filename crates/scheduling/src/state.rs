@@ -146,8 +146,6 @@ pub(crate) struct State {
     pub(crate) settlements: usize,
     /// Nodes that take no pods: they are leaving, or are to be left alone.
     pub(crate) closed: Bits,
-    /// Nothing goes to nodes that are there.
-    pub(crate) apart: bool,
     log: Vec<Undo>,
     /// Somebody holds a mark. Until then nothing can be taken back, and nothing is kept for it.
     recording: bool,
@@ -292,7 +290,6 @@ impl State {
             settled: 0,
             settlements: 0,
             closed: Bits::new(),
-            apart: false,
             log: Vec::new(),
             recording: false,
             max_skew,

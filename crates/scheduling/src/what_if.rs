@@ -190,15 +190,6 @@ impl<'w> WhatIf<'w> {
         self.leave_for(nodes, pods, usize::MAX)
     }
 
-    /// As [`Self::leave`], but only onto nodes that are bought: what has room of its own does not depend on where
-    /// everybody else is put.
-    pub fn leave_apart(&mut self, nodes: &[usize], pods: &[usize]) -> Result<Housing, Homeless> {
-        self.state.apart = true;
-        let housing = self.leave(nodes, pods);
-        self.state.apart = false;
-        housing
-    }
-
     /// As [`Self::leave`], giving up as soon as it takes more new nodes than this.
     pub fn leave_for(&mut self, nodes: &[usize], pods: &[usize], most_new: usize) -> Result<Housing, Homeless> {
         let queue = self.take_out_all(nodes, pods);
