@@ -333,20 +333,26 @@ async fn only_machines_that_are_ours_by_every_tag_are_collected() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_written_while_machines_are_listed_keeps_its_machine() {
     // covers: AWS-GC-02
+    const LATENCY: Duration = Duration::from_secs(4);
     let lab = Lab::with(23, |options, _| {
         few_families(options);
-        options.latency = karpenter_aws_sim::Span::exactly(Duration::from_secs(4));
+        options.latency = karpenter_aws_sim::Span::exactly(LATENCY);
     });
     let lab = lab.await;
     lab.pool().await;
     lab.settle(90).await;
+    let asked_for = tokio::time::Instant::now();
     let (id, provider_id) = lab.lost_machine("late").await;
-    // Old enough to be collected once the list that is about to begin has come back.
-    lab.settle(27).await;
     let asked = || lab.region.calls()["DescribeInstances"];
-    let before = asked();
-    while asked() == before {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    // Up to the list that finds it old enough to be collected when it comes back.
+    loop {
+        let before = asked();
+        while asked() == before {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        if asked_for.elapsed() + LATENCY > Duration::from_secs(30) {
+            break;
+        }
     }
     let claim = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
