@@ -42,12 +42,11 @@ fn a_script_of_ones_own_is_followed_to_its_end() {
     std::fs::remove_file(&file).unwrap();
     let told = String::from_utf8(out.stdout).unwrap();
     assert_eq!(out.status.code(), Some(0), "{told}{}", String::from_utf8_lossy(&out.stderr));
-    let of = |word: &str| told.lines().filter(|line| line.contains("->") && line.contains(word)).count();
-    // The nodes that were there, then one, then those whose time is over again and again.
-    for (step, reason) in [("its nodes drift", "drift"), ("EC2 wants", "spot"), ("expire after 1m", "expire")] {
-        assert!(told.contains(step), "{told}");
-        println!("{reason}: {}", of(reason));
-    }
+    let decided = |word: &str| told.lines().filter(|line| line.contains("->") && line.contains(word)).count();
+    assert!(decided(": Drifted") >= 1, "{told}");
+    assert!(told.contains("EC2 wants the spot instance"), "{told}");
+    // One a minute.
+    assert!(decided("buy fleeting-") >= 3, "{told}");
 }
 
 #[test]
