@@ -164,21 +164,23 @@ impl<'w> Scattered<'w> {
         let class = problem.pods[pod].class;
         let requests = problem.classes[class].requests.clone();
         let mut found: Vec<Choice> = Vec::new();
-        let enough = looked_at(problem.nodes.len());
         for variant in 0..problem.classes[class].variants.len() {
             if problem.classes[class].variants[variant].contradiction.is_some() {
                 continue;
             }
             let (open, turn) = (open_nodes(problem, state, pod, variant), self.turn);
             let from_here = open.iter().filter(|node| *node >= turn).chain(open.iter().filter(|node| *node < turn));
+            let size = problem.classes[class].size;
             for node in from_here {
                 let free = &state.nodes[node].free;
-                if requests.fits(free) && problem.node_takes(state, node, pod) {
+                if !requests.fits(free) {
+                    state.no_room(size, node);
+                } else if problem.node_takes(state, node, pod) {
                     let kinds = self.kinds.get(&(node, class)).copied().unwrap_or(0);
                     let empty = emptiness(free, self.all[node], &requests, self.resources);
                     found.push(Choice { place: Place::Node(node, variant), kinds, empty });
                     self.turn = node + 1;
-                    if found.len() == enough {
+                    if found.len() == LOOKED_AT {
                         break;
                     }
                 }
@@ -239,11 +241,9 @@ fn in_order(queue: &mut [usize], order: u64) {
     }
 }
 
-/// After so many nodes that take a pod kube-scheduler looks at no more: its `percentageOfNodesToScore`, where nobody set it.
-fn looked_at(nodes: usize) -> usize {
-    let percent = 50_usize.saturating_sub(nodes / 125).max(5);
-    (nodes * percent / 100).max(100)
-}
+/// After so many nodes that take a pod kube-scheduler looks at no more: the least it does where nobody set its
+/// `percentageOfNodesToScore`. It looks at more in a large cluster, where one node more or less decides nothing.
+const LOOKED_AT: usize = 100;
 
 /// kube-scheduler's LeastAllocated and BalancedAllocation, for cpu and memory.
 fn emptiness(free: &Amounts, all: Share, requests: &Amounts, [cpu, memory]: [ResId; 2]) -> f64 {
