@@ -70,7 +70,7 @@ pub(crate) struct Search<'a, 's, 'w> {
     what_if: &'a mut WhatIf<'w>,
     /// Where those that wait and those that move are placed together, and what those that wait cost alone; if any wait.
     check: Option<(WhatIf<'w>, MicroUsd)>,
-    /// Where what is taken leaves, and kube-scheduler finds other places for its pods; if anybody asks how it would.
+    /// Where what is taken leaves, and kube-scheduler finds other places for its pods; once anybody asks how it would.
     scattered: Option<Scattered<'w>>,
     /// Best savings ratio first.
     candidates: &'a [Arc<Candidate>],
@@ -108,7 +108,6 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             let alone = housed_for(&mut check, &[], &[], usize::MAX).unwrap_or_default();
             (check, alone)
         });
-        let scattered = rules.policy.as_scheduled.then(|| Scattered::new(what_if));
         let at_node = candidates.iter().enumerate().map(|(at, candidate)| (candidate.node, at)).collect();
         let (gone, receives) = (vec![false; candidates.len()], vec![None; candidates.len()]);
         let pools: FxHashMap<&str, usize> = budget.keys().enumerate().map(|(at, name)| (&**name, at)).collect();
@@ -119,7 +118,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             rules,
             what_if,
             check,
-            scattered,
+            scattered: None,
             candidates,
             turns: interleaved(candidates).into(),
             at_node,
@@ -303,7 +302,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let mark = self.what_if.mark();
         let answer = self.judge(members);
         match answer.and_then(|draft| draft.finish(self.what_if, self.rules)) {
-            Ok(trial) if self.what_if.holds_beside() && self.is_scattered(members, &trial) => {
+            Ok(trial) if self.what_if.holds_beside() && self.is_scattered(mark, members, &trial) => {
                 self.keep(mark, members.to_vec(), trial);
                 true
             }
@@ -356,7 +355,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             }
             let mark = self.what_if.mark();
             match trial::delete(self.what_if, self.rules, &self.candidates[at]) {
-                Ok(trial) if self.what_if.holds_beside() && self.is_scattered(&[at], &trial) => {
+                Ok(trial) if self.what_if.holds_beside() && self.is_scattered(mark, &[at], &trial) => {
                     self.keep(mark, vec![at], trial);
                 }
                 _ => self.what_if.rollback(mark),
@@ -524,10 +523,20 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         self.rebuild(base, &sets);
     }
 
-    /// Whether kube-scheduler, which scatters pods, finds room for those of one command more.
-    fn is_scattered(&mut self, members: &[usize], trial: &Trial) -> bool {
+    /// Whether kube-scheduler, which scatters pods, finds room for those of one command more, if it was asked. The what-if
+    /// was at the mark before it came to the command.
+    fn is_scattered(&mut self, mark: Mark, members: &[usize], trial: &Trial) -> bool {
+        if !self.rules.policy.as_scheduled {
+            return true;
+        }
         let (nodes, pods, rooms) = self.leaving(members, trial);
-        self.scattered.as_mut().is_none_or(|scattered| scattered.has_room(&nodes, &pods, &rooms))
+        // Whatever is taken was asked about: the first time nothing is.
+        let scattered = self.scattered.get_or_insert_with(|| {
+            let mut before = self.what_if.clone();
+            before.rollback(mark);
+            Scattered::new(before)
+        });
+        scattered.has_room(&nodes, &pods, &rooms)
     }
 
     /// What a command takes away, and what it brings.
@@ -594,9 +603,9 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
     fn left_out(&mut self, at: usize, savings: MicroUsd) -> Reason {
         let mark = self.what_if.mark();
         let trial = self.judge(&[at]).and_then(|draft| draft.finish(self.what_if, self.rules));
-        let fits = trial.is_ok_and(|trial| self.is_scattered(&[at], &trial));
+        let fits = trial.is_ok_and(|trial| self.is_scattered(mark, &[at], &trial));
         self.what_if.rollback(mark);
-        match self.scattered.is_none() || fits {
+        match !self.rules.policy.as_scheduled || fits {
             true => Reason::NotWithOthers { savings },
             false => Reason::NotAsScheduled { savings },
         }

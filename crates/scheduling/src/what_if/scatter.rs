@@ -76,8 +76,7 @@ const SKEW: i64 = 2;
 
 impl<'w> Scattered<'w> {
     /// As the what-if is now.
-    pub fn new(what_if: &WhatIf<'w>) -> Self {
-        let mut what_if = what_if.clone();
+    pub fn new(mut what_if: WhatIf<'w>) -> Self {
         let start = what_if.mark();
         let resources = [CPU, MEMORY].map(|name| what_if.problem.names.id(name));
         let share = |resources: &karpenter_core::Resources| Share {
