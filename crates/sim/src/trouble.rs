@@ -20,7 +20,7 @@ pub const RATES: Rates = Rates {
     throttled: 0.02,
     server_faults: 0.01,
     refused_pools: 0.05,
-    partial_fleets: 0.5,
+    partial_fleets: 0.9,
     dead_machines: 0.03,
     slow_machines: 0.05,
     spot_reclaims_per_hour: 0.01,

@@ -12,7 +12,7 @@ const SHAPES: [(&str, &str); 6] =
 /// Pods that fill a machine each: several at once are several machines of one kind, bought together.
 const LARGE: (&str, &str) = ("7", "12Gi");
 /// One deployment in so many has large pods, is spread over zones, or has a budget.
-const LARGE_ONES: u64 = 40;
+const LARGE_ONES: u64 = 25;
 const SPREAD: u64 = 5;
 const BUDGETED: u64 = 3;
 /// At most so many replicas.
