@@ -328,8 +328,10 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             false => self.verdicts.forget(&changes, |rests, node| what_if.still_takes(rests, node)),
         }
         self.what_if.settle();
-        let (nodes, pods, rooms) = self.leaving(&members, &trial);
-        self.scattered.iter_mut().for_each(|scattered| scattered.leave(&nodes, &pods, &rooms));
+        if self.scattered.is_some() {
+            let (nodes, pods, rooms) = self.leaving(&members, &trial);
+            self.scattered.iter_mut().for_each(|scattered| scattered.leave(&nodes, &pods, &rooms));
+        }
         for at in &members {
             self.gone[*at] = true;
             let left = &mut self.left[self.pool_of[*at]];

@@ -46,7 +46,7 @@ fn a_script_of_ones_own_is_followed_to_its_end() {
     assert!(decided(": Drifted") >= 1, "{told}");
     assert!(told.contains("EC2 wants the spot instance"), "{told}");
     // One a minute.
-    assert!(decided("buy fleeting-") >= 3, "{told}");
+    assert!(decided("buy demo-fleeting-") >= 3, "{told}");
 }
 
 #[test]

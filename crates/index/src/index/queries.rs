@@ -278,10 +278,15 @@ impl Index {
 
     fn with_nominated(&self, id: &MachineId, change: impl FnOnce(&mut Nominated)) {
         let mut state = self.state();
-        if state.machines.members(id).is_some() {
-            let new = || Nominated { firm: Timestamp::MIN, until: Timestamp::MIN, pods: BTreeMap::new() };
-            change(state.nominated.entry(id.clone()).or_insert_with(new));
+        if state.machines.members(id).is_none() {
+            return;
         }
+        let new = || Nominated { firm: Timestamp::MIN, until: Timestamp::MIN, pods: BTreeMap::new() };
+        let mut nominated = state.nominated.remove(id).unwrap_or_else(new);
+        // Whoever has arrived is not waited for again: a machine that lives for weeks sees many.
+        nominated.pods.retain(|key, uid| state.is_moving(key, uid));
+        change(&mut nominated);
+        state.nominated.insert(id.clone(), nominated);
     }
 
     /// Whether pods are still about to come: not once all of them have a place or are gone, and nobody waits for one.

@@ -367,6 +367,8 @@ fn a_nomination_is_over_when_its_pods_have_moved_and_nobody_waits() {
     assert!(!nominated());
     cluster.index.nominate_for(&to, Timestamp::from_second(20).unwrap(), &[(Key::new("default", "new"), "new".into())]);
     assert!(!nominated(), "it is there already");
+    let waited_for = cluster.index.state().nominated[&to].pods.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(waited_for, [Key::new("default", "new")], "who is gone is forgotten");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::world::World;
 const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 /// The pool whose nodes expire, and what runs there.
-const FLEETING: &str = "fleeting";
+const FLEETING: &str = "demo-fleeting";
 /// Nodes of a pool drift when this changes in its template.
 const GENERATION: &str = "example.com/generation";
 /// How long a node that is to expire lives, unless the script says.
@@ -93,8 +93,10 @@ async fn expire(world: &World, stage: &Stage, life: &str) -> anyhow::Result<()> 
         "spec": {"replicas": 1, "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod}}});
     stage.step(&format!("a pod that runs only on nodes that expire after {life}"));
-    send(&world.client, "POST", POOLS, "application/json", &pool).await.context("NodePool fleeting")?;
-    send(&world.client, "POST", DEPLOYMENTS, "application/json", &deployment).await.context("Deployment fleeting")?;
+    send(&world.client, "POST", POOLS, "application/json", &pool).await.context("NodePool demo-fleeting")?;
+    send(&world.client, "POST", DEPLOYMENTS, "application/json", &deployment)
+        .await
+        .context("Deployment demo-fleeting")?;
     Ok(())
 }
 

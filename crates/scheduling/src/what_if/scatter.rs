@@ -14,6 +14,12 @@ use crate::first_match::open_nodes;
 
 /// In so many orders pods are tried.
 const ORDERS: u64 = 2;
+/// After so many nodes that take a pod kube-scheduler looks at no more: the least it does where nobody set its
+/// `percentageOfNodesToScore`. It looks at more in a large cluster, where one node more or less decides nothing.
+const LOOKED_AT: usize = 100;
+/// What kube-scheduler's spread over hosts weighs beside how empty they are, and the skew it does not mind.
+const SPREAD: f64 = 2.0;
+const SKEW: i64 = 2;
 
 /// A node that will have been bought by then.
 #[derive(Clone, Debug)]
@@ -69,10 +75,6 @@ struct Choice {
     kinds: i64,
     empty: f64,
 }
-
-/// What kube-scheduler's spread over hosts weighs beside how empty they are, and the skew it does not mind.
-const SPREAD: f64 = 2.0;
-const SKEW: i64 = 2;
 
 impl<'w> Scattered<'w> {
     /// As the what-if is now.
@@ -239,10 +241,6 @@ fn in_order(queue: &mut [usize], order: u64) {
         _ => queue.sort_unstable_by_key(|pod| (*pod as u64 + order).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
     }
 }
-
-/// After so many nodes that take a pod kube-scheduler looks at no more: the least it does where nobody set its
-/// `percentageOfNodesToScore`. It looks at more in a large cluster, where one node more or less decides nothing.
-const LOOKED_AT: usize = 100;
 
 /// kube-scheduler's LeastAllocated and BalancedAllocation, for cpu and memory.
 fn emptiness(free: &Amounts, all: Share, requests: &Amounts, [cpu, memory]: [ResId; 2]) -> f64 {
