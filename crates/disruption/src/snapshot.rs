@@ -83,6 +83,21 @@ pub struct PoolFacts {
     pub cost: Option<MicroUsd>,
 }
 
+impl Default for PoolFacts {
+    /// Of a pool that says nothing about disruption.
+    fn default() -> Self {
+        Self {
+            is_static: false,
+            policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
+            consolidate_after: Some(Duration::ZERO),
+            budgets: vec![Budget::always("10%")],
+            paused: false,
+            instance_types: Arc::default(),
+            cost: None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsolidationPolicy {
     WhenEmpty,
@@ -99,6 +114,13 @@ pub struct Budget {
     pub nodes: String,
     pub schedule: Option<String>,
     pub duration: Option<Duration>,
+}
+
+impl Budget {
+    /// For every reason, at any time.
+    pub fn always(nodes: &str) -> Self {
+        Self { reasons: None, nodes: nodes.to_owned(), schedule: None, duration: None }
+    }
 }
 
 /// What operators set.

@@ -66,15 +66,8 @@ impl Scene {
     ) -> Self {
         self.world.0.pools.retain(|pool| &*pool.name != name);
         self.world = self.world.pool(shape(pool(name)).shared_types(&self.types));
-        let mut facts = PoolFacts {
-            is_static: false,
-            policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
-            consolidate_after: Some(Duration::ZERO),
-            budgets: vec![budget("100%")],
-            paused: false,
-            instance_types: self.types.clone(),
-            cost: None,
-        };
+        let mut facts =
+            PoolFacts { budgets: vec![budget("100%")], instance_types: self.types.clone(), ..PoolFacts::default() };
         rules(&mut facts);
         self.pools.insert(name.into(), facts);
         self
@@ -145,5 +138,5 @@ fn shown(command: &Command) -> String {
 }
 
 fn budget(nodes: &str) -> Budget {
-    Budget { reasons: None, nodes: nodes.into(), schedule: None, duration: None }
+    Budget::always(nodes)
 }

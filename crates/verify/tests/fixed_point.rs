@@ -25,15 +25,7 @@ fn facts(world: &World, rules: impl Fn(usize) -> PoolFacts) -> BTreeMap<Arc<str>
 }
 
 fn everything(types: &Arc<[Arc<InstanceType>]>) -> PoolFacts {
-    PoolFacts {
-        is_static: false,
-        policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
-        consolidate_after: Some(Duration::ZERO),
-        budgets: vec![Budget { reasons: None, nodes: "100%".into(), schedule: None, duration: None }],
-        paused: false,
-        instance_types: types.clone(),
-        cost: None,
-    }
+    PoolFacts { budgets: vec![Budget::always("100%")], instance_types: types.clone(), ..PoolFacts::default() }
 }
 
 /// The cluster once a command was carried out and every pod went where it was expected.

@@ -5,15 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use karpenter_core::labels::ON_DEMAND;
 use karpenter_core::pod::Phase;
 use karpenter_core::resources::{CPU, MEMORY};
 use karpenter_core::{InstanceType, MicroUsd, Node, Resources, World};
-use karpenter_disruption::{
-    Budget, ConsolidationPolicy, Memory, NodeFacts, Policy, PoolFacts, Snapshot, propose_again,
-};
+use karpenter_disruption::{Budget, Memory, NodeFacts, Policy, PoolFacts, Snapshot, propose_again};
 use karpenter_testkit::dice::Dice;
 use karpenter_testkit::fake::{self, sold};
 use karpenter_testkit::{launched, pod, pool, world};
@@ -115,13 +112,9 @@ fn halve(seed: u64, as_scheduled: bool) -> Rest {
         karpenter_scheduling::solve(&fresh).price()
     };
     let facts = PoolFacts {
-        is_static: false,
-        policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
-        consolidate_after: Some(Duration::ZERO),
-        budgets: vec![Budget { reasons: None, nodes: "100%".into(), schedule: None, duration: None }],
-        paused: false,
+        budgets: vec![Budget::always("100%")],
         instance_types: world.pools[0].instance_types.clone(),
-        cost: None,
+        ..PoolFacts::default()
     };
     let policy = Policy { as_scheduled, ..Policy::default() };
     let mut rest = Rest { passes: 0, bought: 0, moved: 0, price: 0 };

@@ -3,13 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use karpenter_core::pod::Phase;
 use karpenter_core::{InstanceType, MicroUsd, Node, World};
-use karpenter_disruption::{
-    Budget, ConsolidationPolicy, Memory, NodeFacts, Policy, PoolFacts, Snapshot, Target, propose_again,
-};
+use karpenter_disruption::{Memory, NodeFacts, Policy, PoolFacts, Snapshot, Target, propose_again};
 use karpenter_testkit::dice::Dice;
 use karpenter_testkit::{benchmark, fake, launched};
 use karpenter_verify::verify_commands;
@@ -50,15 +47,7 @@ fn shrink(pods: usize, seed: u64) -> Shrunk {
     let before = world.nodes.len();
     let mut dice = Dice::new(seed);
     world.pods.retain(|pod| pod.node.is_some() && dice.below(10) >= 6);
-    let facts = PoolFacts {
-        is_static: false,
-        policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
-        consolidate_after: Some(Duration::ZERO),
-        budgets: vec![Budget { reasons: None, nodes: "10%".into(), schedule: None, duration: None }],
-        paused: false,
-        instance_types: types,
-        cost: None,
-    };
+    let facts = PoolFacts { instance_types: types, ..PoolFacts::default() };
     let (mut next, mut memory) = (before, Memory::default());
     let mut moves: BTreeMap<Arc<str>, u32> = BTreeMap::new();
     for passes in 0.. {

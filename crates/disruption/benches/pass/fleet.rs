@@ -2,12 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use karpenter_core::{InstanceType, Node, World};
-use karpenter_disruption::{
-    Budget, Command, ConsolidationPolicy, Memory, NodeFacts, Policy, PoolFacts, Snapshot, Target, propose_again,
-};
+use karpenter_disruption::{Budget, Command, Memory, NodeFacts, Policy, PoolFacts, Snapshot, Target, propose_again};
 use karpenter_ec2::catalogue::builtin;
 use karpenter_ec2::{Ec2Settings, NodeClassFacts};
 use karpenter_testkit::cluster::{self, Size};
@@ -37,15 +34,7 @@ impl Fleet {
         let size = Size { nodes, pods: 10 * nodes, ..cluster::LARGE };
         let mut world = cluster::cluster(size, &types, &ZONES, SEED);
         world.vocabulary = Arc::new(karpenter_ec2::vocabulary());
-        let facts = PoolFacts {
-            is_static: false,
-            policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
-            consolidate_after: Some(Duration::ZERO),
-            budgets: vec![Budget { reasons: None, nodes: "100%".into(), schedule: None, duration: None }],
-            paused: false,
-            instance_types: types,
-            cost: None,
-        };
+        let facts = PoolFacts { budgets: vec![Budget::always("100%")], instance_types: types, ..PoolFacts::default() };
         let pools = world.pools.iter().map(|pool| (pool.name.clone(), facts.clone())).collect();
         Self { world, pools, next: 0 }
     }

@@ -108,7 +108,7 @@ fn a_large_cluster_is_caught_up_with_in_turns_and_the_answer_is_the_same() {
     let mut world = cluster(Size { nodes: 460, pods: 8_000, pools: 2, full: 100 }, &types, &fake::ZONES, 3);
     let mut nodes = vec![NodeFacts::default(); world.nodes.len()];
     // Nobody may go, so that nothing is taken: each pass tells of every node what it would come to.
-    let budgets = vec![Budget { reasons: None, nodes: "0".into(), schedule: None, duration: None }];
+    let budgets = vec![Budget::always("0")];
     let rules = PoolFacts { instance_types: types.clone(), budgets, ..scene().pools["default"].clone() };
     let mut pools: BTreeMap<Arc<str>, PoolFacts> =
         world.pools.iter().map(|pool| (pool.name.clone(), rules.clone())).collect();

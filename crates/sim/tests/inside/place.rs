@@ -81,6 +81,23 @@ impl Place {
         self.until(&format!("claim {claim} is gone"), within, gone).await;
     }
 
+    /// Pods of an app, of which so many may be missing at a time.
+    pub(crate) async fn budget(&self, app: &str, max_unavailable: u32) {
+        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app},
+            "spec": {"maxUnavailable": max_unavailable, "selector": {"matchLabels": {"app": app}}}});
+        self.create(BUDGETS, budget).await;
+    }
+
+    /// Waits until so many pods run and none of these claims is left, with at most one pod missing on the way.
+    pub(crate) async fn until_moved(&self, old: &[String], pods: usize) {
+        let moved = async || {
+            let running = self.running().await;
+            assert!(running + 1 >= pods, "{running} ran at a time");
+            running == pods && !self.names(CLAIMS).await.iter().any(|name| old.contains(name))
+        };
+        self.until("all have moved", 600, moved).await;
+    }
+
     /// Waits until nothing is left that costs money.
     pub(crate) async fn until_empty(&self, within: u64) {
         let empty = async || {

@@ -88,9 +88,7 @@ async fn a_new_template_rolls_through_the_pool_a_tenth_at_a_time(ground: &Ground
 
 async fn a_budget_of_pods_that_allows_nothing_holds_a_roll_and_costs_nothing(ground: &Ground) {
     let place = Place::new(ground, 1, Rates::default(), lively("100%"), json!({})).await;
-    let pdb = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}}});
-    place.create(BUDGETS, pdb).await;
+    place.budget("web", 0).await;
     place.deploy("web", 3, json!({}), json!({})).await;
     place.until_running(3, 180).await;
     let old = place.names(CLAIMS).await;
@@ -101,13 +99,6 @@ async fn a_budget_of_pods_that_allows_nothing_holds_a_roll_and_costs_nothing(gro
         assert_eq!(place.instances().len(), old.len(), "nothing is bought for pods that may not leave");
     }
     place.patch(&format!("{BUDGETS}/web"), json!({"spec": {"maxUnavailable": 1}})).await;
-    let fewest = Cell::new(3);
-    let moved = async || {
-        let running = place.running().await;
-        fewest.set(fewest.get().min(running));
-        running == 3 && !place.names(CLAIMS).await.iter().any(|name| old.contains(name))
-    };
-    place.until("all have moved", 600, moved).await;
-    assert!(fewest.get() >= 2, "{} ran at a time", fewest.get());
+    place.until_moved(&old, 3).await;
     place.close().await;
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::ground::Ground;
 use super::place::{
-    ATTACHMENTS, BUDGETS, CLAIMS, CLASSES, DAEMON_SETS, NODES, PODS, POOLS, Place, STATEFUL_SETS, condition, never,
+    ATTACHMENTS, CLAIMS, CLASSES, DAEMON_SETS, NODES, PODS, POOLS, Place, STATEFUL_SETS, condition, never,
 };
 
 scenarios![
@@ -47,23 +47,14 @@ async fn nodes_come_with_pods_and_go_with_them(ground: &Ground) {
 
 async fn a_budget_of_pods_holds_a_drain_until_there_is_room_elsewhere(ground: &Ground) {
     let place = Place::quiet(ground).await;
-    let pdb = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
-    place.create(BUDGETS, pdb).await;
+    place.budget("web", 1).await;
     place.deploy("web", 6, json!({}), json!({})).await;
     place.until_running(6, 180).await;
     let old = place.names(CLAIMS).await;
     for name in &old {
         place.delete(&format!("{CLAIMS}/{name}")).await;
     }
-    let fewest = std::cell::Cell::new(6);
-    let moved = async || {
-        let running = place.running().await;
-        fewest.set(fewest.get().min(running));
-        running == 6 && !place.names(CLAIMS).await.iter().any(|name| old.contains(name))
-    };
-    place.until("all have moved", 600, moved).await;
-    assert!(fewest.get() >= 5, "{} ran at a time", fewest.get());
+    place.until_moved(&old, 6).await;
     assert!(place.is_even().await);
     place.close().await;
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use karpenter_core::labels::ON_DEMAND;
-use karpenter_disruption::{Budget, Command, ConsolidationPolicy, NodeFacts, Policy, PoolFacts, Snapshot, propose};
+use karpenter_disruption::{Budget, Command, NodeFacts, Policy, PoolFacts, Snapshot, propose};
 use karpenter_testkit::{fake, node, pod, pool, world};
 
 use super::*;
@@ -11,15 +11,7 @@ use super::*;
 const ZONE_A: &str = "test-zone-1";
 
 fn facts(types: &Arc<[Arc<InstanceType>]>) -> PoolFacts {
-    PoolFacts {
-        is_static: false,
-        policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
-        consolidate_after: Some(Duration::ZERO),
-        budgets: vec![Budget { reasons: None, nodes: "100%".into(), schedule: None, duration: None }],
-        paused: false,
-        instance_types: types.clone(),
-        cost: None,
-    }
+    PoolFacts { budgets: vec![Budget::always("100%")], instance_types: types.clone(), ..PoolFacts::default() }
 }
 
 /// Two half-empty nodes of one type, the second with a pod that fits beside the first's.

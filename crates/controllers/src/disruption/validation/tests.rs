@@ -1,7 +1,5 @@
 //! What the second look makes of commands that were found together.
 
-use std::time::Duration;
-
 use karpenter_core::labels::{CAPACITY_TYPE, ON_DEMAND};
 use karpenter_core::{InstanceType, World};
 use karpenter_disruption::{Budget, NodeFacts, Policy, PoolFacts, propose};
@@ -38,15 +36,8 @@ fn cluster(types: &Arc<[Arc<InstanceType>]>) -> World {
 }
 
 fn snapshot<'w>(world: &'w World, types: &Arc<[Arc<InstanceType>]>, promised: &[&str]) -> Snapshot<'w> {
-    let facts = PoolFacts {
-        is_static: false,
-        policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
-        consolidate_after: Some(Duration::ZERO),
-        budgets: vec![Budget { reasons: None, nodes: "100%".into(), schedule: None, duration: None }],
-        paused: false,
-        instance_types: types.clone(),
-        cost: None,
-    };
+    let facts =
+        PoolFacts { budgets: vec![Budget::always("100%")], instance_types: types.clone(), ..PoolFacts::default() };
     let of = |name: &str| NodeFacts { nominated: promised.contains(&name), ..NodeFacts::default() };
     let nodes = world.nodes.iter().map(|node| of(&node.name)).collect();
     Snapshot { world, nodes, pools: world.pools.iter().map(|pool| (pool.name.clone(), facts.clone())).collect() }
