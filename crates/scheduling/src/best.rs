@@ -45,9 +45,11 @@ pub(crate) fn others(problem: &Problem<'_>) -> &'static [Ties] {
 /// baseline counts on an order that kube-scheduler need not follow.
 pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
     let mut best = Solution::new(problem, BASELINE);
-    if problem.classes.len() > MOST_CLASSES || problem.pods.is_empty() {
+    if problem.classes.len() > MOST_CLASSES || problem.pods.is_empty() || problem.deadline.is_over() {
         return best;
     }
+    // What there was no time for must not look better than what is whole.
+    let deadline = std::mem::take(&mut problem.deadline);
     let strays = best.strays(problem);
     let queue = company_first(problem, &strays);
     best.repack(problem);
@@ -56,6 +58,9 @@ pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
     let mut rank = (first, best.price(problem), given_up.iter().sum::<usize>());
     let again = if strays.is_empty() { None } else { Some(BASELINE) };
     for ties in again.into_iter().chain(others(problem).iter().copied()) {
+        if deadline.is_over() {
+            break;
+        }
         let mut other = Solution::in_order(problem, ties, &queue);
         let of_other = (other.strays(problem).len(), other.left_over());
         // No kind of pod does without more than in the baseline, whatever others gain by it.

@@ -41,15 +41,14 @@ enum Attempt {
     Deferred,
 }
 
-/// Tries every pod until a full cycle places none.
+/// Tries every pod until a full cycle places none, or there is no more time.
 pub(crate) fn solve(problem: &mut Problem<'_>, state: &mut State, queue: &[usize], reserving: Reserving) -> Outcome {
     let mut waiting: VecDeque<usize> = queue.iter().copied().collect();
     let mut missed: Vec<Option<Missed>> = vec![None; problem.pods.len()];
     // The queue's length when each pod was last put back: seeing it unchanged means a cycle without progress.
     let mut length_when_queued: Vec<usize> = vec![usize::MAX; problem.pods.len()];
     while let Some(pod) = waiting.pop_front() {
-        if length_when_queued[pod] == waiting.len() + 1 {
-            waiting.push_front(pod);
+        if length_when_queued[pod] == waiting.len() + 1 || problem.deadline.is_over() {
             break;
         }
         match place(problem, state, pod, reserving) {

@@ -14,6 +14,7 @@ mod catalog;
 mod classes;
 mod columns;
 mod daemons;
+mod deadline;
 mod domains;
 pub mod duration;
 mod existing;
@@ -45,6 +46,7 @@ use std::sync::Arc;
 use karpenter_core::plan::{LeftOver, Plan};
 use karpenter_core::world::World;
 
+pub use crate::deadline::Deadline;
 use crate::problem::Problem;
 use crate::solution::{BASELINE, Solution};
 use crate::template::Dropped;
@@ -83,6 +85,8 @@ pub struct Observed {
     pub without_types: Vec<WithoutTypes>,
     /// Pods of the world that were placed after so many of their wishes were given up.
     pub relaxed: Vec<(usize, usize)>,
+    /// Some pods were not tried any more.
+    pub timed_out: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,16 +96,18 @@ pub struct WithoutTypes {
     pub min_values: bool,
 }
 
-/// As [`solve`], looking on.
-pub fn solve_observed(world: &World) -> Observed {
+/// As [`solve`], looking on, while there is time.
+pub fn solve_observed(world: &World, deadline: &Deadline) -> Observed {
     let mut problem = Problem::compile(world);
+    problem.deadline = deadline.clone();
     let zones = zones::count(&mut problem);
     let without_types =
         |(pool, why): &(usize, Dropped)| WithoutTypes { pool: *pool, min_values: matches!(why, Dropped::MinValues(_)) };
     let without_types = problem.dropped.iter().map(without_types).collect();
     let solution = best::solve(&mut problem);
     let relaxed = solution.relaxed().map(|(pod, times)| (problem.pods[pod].index, times)).collect();
-    Observed { plan: solution.into_plan(&mut problem), zones, without_types, relaxed }
+    let timed_out = deadline.is_over();
+    Observed { plan: solution.into_plan(&mut problem), zones, without_types, relaxed, timed_out }
 }
 
 /// Pods without a node that validation will refuse as soon as somebody waits for them: gated and preempting ones. They

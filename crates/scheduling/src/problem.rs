@@ -12,6 +12,7 @@ use crate::catalog::Catalog;
 use crate::classes::{Class, Classes};
 use crate::columns::{ResId, ResourceNames};
 use crate::daemons::{self, Daemon};
+use crate::deadline::Deadline;
 use crate::domains::Domains;
 use crate::existing::{self, ExistingNode, NodeIndex};
 use crate::groups::{GroupId, Groups};
@@ -39,6 +40,7 @@ pub(crate) struct Problem<'w> {
     pub(crate) groups: Arc<Groups>,
     pub(crate) domains: Domains,
     pub(crate) ignored: Vec<LeftOver>,
+    pub(crate) deadline: Deadline,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +122,7 @@ impl<'w> Problem<'w> {
             groups: Arc::new(groups),
             domains,
             ignored: admitted.ignored,
+            deadline: Deadline::default(),
         }
     }
 
@@ -183,6 +186,7 @@ impl Tables {
             groups: self.groups,
             domains: self.domains,
             ignored: self.ignored,
+            deadline: Deadline::default(),
         }
     }
 }

@@ -113,13 +113,13 @@ mod tests {
     use karpenter_testkit::fake::instance_type;
     use karpenter_testkit::{PodBuilder, pod, pool, world};
 
-    use crate::{Observed, WithoutTypes, solve_observed};
+    use crate::{Deadline, Observed, WithoutTypes, solve_observed};
 
     fn zones(pods: Vec<PodBuilder>) -> Vec<(String, usize)> {
         let here = world().pool(pool("default").types(vec![instance_type("small").build()]));
         let here = here.zonal_claim("disk", "test-zone-2");
         let here = pods.into_iter().fold(here, |here, pod| here.pod(pod)).build();
-        let seen = solve_observed(&here);
+        let seen = solve_observed(&here, &Deadline::default());
         assert_eq!(seen.plan, crate::solve(&here), "looking changes nothing");
         seen.zones.into_iter().map(|(zone, count)| (zone.to_string(), count)).collect()
     }
@@ -153,7 +153,8 @@ mod tests {
         let here = world().pool(pool("default").types(small()));
         let here = here.pool(pool("few").types(small()).require(few)).pool(pool("none").types(small()).require(none));
         let wishing = pod("p").prefer(1, vec![is_in(ZONE, &["elsewhere"])]);
-        let Observed { plan, without_types, relaxed, .. } = solve_observed(&here.pod(pod("q")).pod(wishing).build());
+        let Observed { plan, without_types, relaxed, .. } =
+            solve_observed(&here.pod(pod("q")).pod(wishing).build(), &Deadline::default());
         assert!(plan.left_over.is_empty(), "{plan:?}");
         assert_eq!(
             without_types,

@@ -16,7 +16,7 @@ fn requests(pairs: &[(&str, &str)]) -> karpenter_core::Resources {
 
 #[test]
 fn a_buffer_is_as_large_as_the_largest_wish_that_its_limits_allow() {
-    // covers: API-CB-02, SCH-BUF-03, SCH-BUF-04, SCH-BUF-05
+    // covers: API-CB-02, SCH-BUF-03, SCH-BUF-04, SCH-BUF-05, SCH-GAP-24
     let of_pod = requests(&[("cpu", "500m"), ("memory", "1Gi"), ("pods", "1"), ("idle", "0")]);
     for (spec, workload, want) in [
         (json!({}), None, 0),

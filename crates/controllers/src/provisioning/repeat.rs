@@ -1,11 +1,16 @@
 //! The same question again: a node that cannot be drained asks every ten seconds where its pods would go, for hours.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use karpenter_core::{Pool, World};
-use karpenter_scheduling::Observed;
+use karpenter_scheduling::{Deadline, Observed};
+use tokio::time::Instant;
 
 use crate::context::Context;
+
+/// For so long places are looked for. In a simulation no time passes while one looks.
+const MOST_TIME: Duration = Duration::from_mins(1);
 
 /// The last plan, and what it was made for.
 #[derive(Debug, Default)]
@@ -26,12 +31,17 @@ impl Repeat {
         if let Some(last) = last.as_ref().filter(|last| last.revision == revision && last.pools == world.pools) {
             return last.answer.clone();
         }
-        let answer = karpenter_scheduling::solve_observed(world);
+        let began = Instant::now();
+        let deadline = Deadline::when(move || began.elapsed() > MOST_TIME);
+        let answer = karpenter_scheduling::solve_observed(world, &deadline);
+        if answer.timed_out {
+            tracing::error!("scheduling took too long, pods that were not looked at wait for the next pass");
+        }
         if let Some(observe) = context.plan_observer.get() {
             observe(world, &answer.plan);
         }
         // Room for pods that do not exist is no part of what the index counts.
-        let repeatable = !context.settings.capacity_buffers && !depends_on_time(world);
+        let repeatable = !context.settings.capacity_buffers && !depends_on_time(world) && !answer.timed_out;
         *last = repeatable.then(|| Last { revision, pools: world.pools.clone(), answer: answer.clone() });
         answer
     }

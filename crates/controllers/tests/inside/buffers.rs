@@ -63,7 +63,7 @@ fn said(status: &str, reason: &str) -> (String, String) {
 #[tokio::test(start_paused = true)]
 async fn room_is_bought_kept_used_and_given_back() {
     // covers: API-CB-04, API-CB-05, API-CB-06, SCH-BATCH-03, SCH-BUF-02, SCH-BUF-06, SCH-BUF-10, SCH-BUF-11, SCH-BUF-15
-    // covers: SCH-BUF-16, SCH-BUF-17, SCH-BUF-18, SCH-BUF-23, SCH-BUF-24, API-CD-31, API-CD-32
+    // covers: SCH-BUF-16, SCH-BUF-17, SCH-BUF-18, SCH-BUF-23, SCH-BUF-24, SCH-GAP-19, API-CD-31, API-CD-32
     let mut lab = Lab::new(1).await;
     open(&mut lab).await;
     lab.create(TEMPLATES, template("chunk", "1")).await;

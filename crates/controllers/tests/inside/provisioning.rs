@@ -2,15 +2,43 @@
 
 use std::time::Duration;
 
+use karpenter_controllers::Settings;
 use karpenter_controllers::decision::Decision;
-use karpenter_controllers::roster::provisioning;
+use karpenter_controllers::roster::{all, provisioning};
 use serde_json::{Value, json};
 
-use super::lab::{CLAIMS, DEPLOYMENTS, Lab, POOLS, deployment};
+use super::lab::{CLAIMS, DEPLOYMENTS, Lab, POOLS, deployment, running};
 use super::scythe::When;
 
 fn names(objects: &[Value]) -> Vec<&str> {
     objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_keeps_others_away_does_so_while_it_is_bound() {
+    // covers: STATE-32
+    let term = json!({"labelSelector": {"matchLabels": {"app": "other"}}, "topologyKey": "kubernetes.io/hostname"});
+    let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term.clone()]});
+    let wished = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 9, "podAffinityTerm": term}]});
+    for (rule, nodes) in [(required, 2), (wished, 1)] {
+        let mut lab = Lab::new(1).await;
+        lab.node_class().await;
+        lab.pool("main", json!({"disruption": {"consolidateAfter": "Never"}})).await;
+        lab.run(all(&Settings::default()));
+        let mut alone = deployment("alone", 1, "1");
+        alone["spec"]["template"]["spec"]["affinity"] = json!({"podAntiAffinity": rule});
+        lab.create(DEPLOYMENTS, alone).await;
+        lab.settle(120).await;
+        assert_eq!(lab.claims().await.len(), 1);
+        lab.deployment("other", 1, "500m").await;
+        lab.settle(120).await;
+        assert_eq!((running(&lab.pods("other").await), lab.claims().await.len()), (1, nodes));
+        lab.scale("alone", 0).await;
+        lab.settle(60).await;
+        lab.scale("other", 4).await;
+        lab.settle(120).await;
+        assert_eq!((running(&lab.pods("other").await), lab.claims().await.len()), (4, nodes), "its node is free now");
+    }
 }
 
 #[tokio::test(start_paused = true)]

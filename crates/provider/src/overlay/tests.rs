@@ -153,7 +153,7 @@ fn the_heaviest_has_its_way_and_lighter_ones_fill_in() {
 
 #[test]
 fn two_of_a_weight_may_not_say_something_of_the_same() {
-    // covers: SCH-OVERLAY-14, SCH-OVERLAY-15, SCH-OVERLAY-16, SCH-OVERLAY-17, SCH-OVERLAY-18
+    // covers: SCH-OVERLAY-14, SCH-OVERLAY-15, SCH-OVERLAY-16, SCH-OVERLAY-17, SCH-OVERLAY-18, SCH-GAP-23
     let device = |name: &str| json!({"capacity": {name: "1"}, "weight": 5});
     let both = json!({"price": "1", "capacity": {"example.com/z": "1"}, "weight": 5});
     let price = json!({"price": "1", "weight": 5});
