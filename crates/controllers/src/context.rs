@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::disruption::regret::Regret;
+use crate::lifecycle::Gone;
 use crate::metrics::Metrics;
 use crate::provisioning::Remarked;
 use crate::provisioning::batcher::Batcher;
@@ -44,6 +45,7 @@ pub struct Context {
     /// Sees every plan before it is carried out: for whoever wants to judge them.
     pub plan_observer: OnceLock<PlanObserver>,
     pub(crate) remarked: Remarked,
+    pub(crate) gone: Gone,
     inbox: Inbox,
     unsynced_log: Every,
 }
@@ -91,6 +93,7 @@ impl Context {
             regret: Regret::default(),
             plan_observer: OnceLock::new(),
             remarked: Remarked::default(),
+            gone: Gone::default(),
             inbox: Inbox::default(),
             unsynced_log: Every::default(),
             client,

@@ -6,7 +6,7 @@
 //!                                                         then everything looked at again
 //! ```
 //!
-//! One loop, one pass at a time; commands are carried out beside it. What each pass found out about every node is told
+//! One loop, one pass at a time; commands wait and are carried out beside it. What each pass found out about every node is told
 //! in events and kept as records.
 
 mod claim_conditions;
@@ -15,6 +15,7 @@ pub mod drifted;
 mod mark;
 mod patience;
 mod pause;
+mod pending;
 mod picture;
 mod podevents;
 pub mod queue;
@@ -33,9 +34,9 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use karpenter_api::conditions;
-use karpenter_core::MicroUsd;
+use karpenter_core::plan::Launch;
 use karpenter_disruption::{Blocked, Command, Memory, Method, Policy, Proposal, Reason, Snapshot};
-use karpenter_index::{Change, Key};
+use karpenter_index::{Change, Key, TrackedPod};
 use tokio::time::Instant;
 
 use crate::clock::{later, until};
@@ -45,9 +46,10 @@ use crate::metrics::{DRIFT, EMPTINESS, MULTI, SINGLE};
 use crate::reconciler::{Action, Reconciler, singleton};
 use crate::recorder::{Event, ObjectRef};
 use patience::Wall;
+use pending::{Batch, Pending, Void};
 use picture::Picture;
 use start::named;
-use validation::{Second, Verdict};
+use validation::{Rejected, Second, Verdict};
 
 pub use claim_conditions::ClaimConditions;
 pub(crate) use claim_conditions::is_quiet;
@@ -57,6 +59,8 @@ pub use queue::{Commands, Queue};
 const IDLE: Duration = Duration::from_secs(10);
 /// So long nothing may have changed before an idle time is cut short.
 const SETTLED: Duration = Duration::from_secs(2);
+/// Between two looks at what a change has emptied so far.
+const LOOK_FOR_EMPTY: Duration = Duration::from_secs(1);
 const UNSYNCED: Duration = Duration::from_secs(1);
 /// A decision to save money must hold for so long before it is carried out.
 const VALIDATION: Duration = Duration::from_secs(15);
@@ -64,10 +68,6 @@ const VALIDATION: Duration = Duration::from_secs(15);
 const LOOKED_AT: Duration = Duration::from_secs(10);
 /// What was found to be at rest is looked at again after this, whatever changed.
 const REST: Duration = Duration::from_mins(5);
-/// With more nodes than this only what kube-scheduler finds room for is done: a second look would cost as much again.
-const MOST_FOR_RISKS: usize = 400;
-/// One in so many dollars of what pods cost must be saved by moving them where there may be no room.
-const RISKED_PART: u64 = 2;
 /// Longer between two passes than this is worth a line.
 const ABNORMAL: Duration = Duration::from_mins(15);
 
@@ -78,15 +78,18 @@ pub struct Disruption {
     state: Mutex<State>,
     /// What earlier passes found out: a look at a cluster that has not changed costs next to nothing.
     memory: Mutex<Memory>,
-    /// The same, of looks at what is risky.
-    risks: Mutex<Memory>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// What was decided and has to hold for a while.
+    pending: Pending,
     rest: Option<Rest>,
     last_pass: Option<Timestamp>,
     idle: Option<Idle>,
+    /// Some node has lost its last pod since anybody looked for empty ones.
+    emptied: bool,
+    looked_for_empty: Option<Timestamp>,
 }
 
 /// Nothing was left to do, in this state of the cluster.
@@ -112,12 +115,7 @@ struct Idle {
 pub fn reconcilers() -> Vec<Arc<dyn Reconciler>> {
     let commands = Arc::new(Commands::default());
     vec![
-        Arc::new(Disruption {
-            commands: commands.clone(),
-            state: Mutex::default(),
-            memory: Mutex::default(),
-            risks: Mutex::default(),
-        }),
+        Arc::new(Disruption { commands: commands.clone(), state: Mutex::default(), memory: Mutex::default() }),
         Arc::new(Queue { commands }),
         Arc::new(ClaimConditions::default()),
         Arc::new(PodEvents),
@@ -135,39 +133,47 @@ impl Reconciler for Disruption {
     }
 
     /// What may give something to do ends an idle time early.
-    fn wake(&self, _change: &Change, context: &Context) -> Vec<Key> {
+    fn wake(&self, change: &Change, context: &Context) -> Vec<Key> {
         let idle = self.state().idle;
+        if idle.is_some() && is_emptied(change, context) {
+            self.state().emptied = true;
+        }
         let news = idle.is_some_and(|idle| idle.seen != context.index.unsettled());
         if news { vec![singleton()] } else { Vec::new() }
     }
 
     async fn reconcile(&self, _key: &Key, context: &Context) -> Result<Action> {
-        if let Some(wait) = self.waits(context.index.unsettled(), context.clock.now()) {
-            return Ok(Action::After(wait));
+        if self.carry_out(context).await? {
+            // Pods are about to find other places, after which there is more to be found.
+            self.idle(context.index.unsettled(), context);
+            return Ok(self.after(SETTLED, context));
+        }
+        let wait = self.waits(context.index.unsettled(), context.clock.now());
+        if let Some(wait) = wait.filter(|_| !self.may_see_empty(context.clock.now())) {
+            return Ok(self.after(wait, context));
         }
         self.tell_abnormal(context.clock.now());
         tell::unreadable_budgets(context);
         // Which nodes pods were promised to is known only after they were planned once.
         let early = !context.batcher.has_run() && waits_for_plan(context);
         if !context.is_synced() || early || is_pool_looked_at(context) {
-            return Ok(Action::After(UNSYNCED));
+            return Ok(self.after(UNSYNCED, context));
+        }
+        if let Some(wait) = wait {
+            self.look_for_empty(context).await;
+            return Ok(self.after(wait, context));
         }
         self.take_back_leftovers(context).await?;
         self.commands.set_paused(pause::is_asked(context).await);
         let state = context.index.unsettled();
-        let pass = self.pass(context).await?;
-        let idle = Idle { until: later(context.clock.now(), IDLE), seen: state, changed: false };
-        Ok(match pass {
+        self.state().emptied = false;
+        Ok(match self.pass(context).await? {
             Pass::Acted => Action::After(Duration::ZERO),
-            Pass::Moved => {
-                self.state().idle = Some(idle);
-                Action::After(SETTLED)
-            }
             Pass::Idle => {
-                self.state().idle = Some(idle);
-                Action::After(IDLE)
+                self.idle(state, context);
+                self.after(IDLE, context)
             }
-            Pass::Unsynced => Action::After(UNSYNCED),
+            Pass::Unsynced => self.after(UNSYNCED, context),
         })
     }
 
@@ -179,14 +185,58 @@ impl Reconciler for Disruption {
 /// What a pass came to.
 enum Pass {
     Acted,
-    /// Pods are about to find other places, after which there is more to be found.
-    Moved,
+    /// There is nothing to do, or what is to be done waits until it has held for a while.
     Idle,
     /// The cluster changed under it.
     Unsynced,
 }
 
 impl Disruption {
+    fn idle(&self, seen: u64, context: &Context) {
+        let until = later(context.clock.now(), IDLE);
+        self.state().idle = Some(Idle { until, seen, changed: false });
+    }
+
+    /// So much later, or when a command has waited long enough.
+    fn after(&self, wait: Duration, context: &Context) -> Action {
+        let now = context.clock.now();
+        let due = self.state().pending.next_due().map(|due| until(now, due));
+        Action::After(due.map_or(wait, |due| due.min(wait)))
+    }
+
+    /// Whether a node was emptied while the loop waits for a change to settle. Empty nodes need not wait for that: whatever
+    /// becomes of the others, they are worth nothing. Many are not looked at too often.
+    fn may_see_empty(&self, now: Timestamp) -> bool {
+        let mut own = self.state();
+        if !own.emptied || own.looked_for_empty.is_some_and(|at| now < later(at, LOOK_FOR_EMPTY)) {
+            return false;
+        }
+        own.emptied = false;
+        own.looked_for_empty = Some(now);
+        true
+    }
+
+    async fn look_for_empty(&self, context: &Context) {
+        let Some(picture) = Picture::take(context, &self.commands).await else { return };
+        let policy = Policy { paused: self.commands.is_paused(), ..context.settings.disruption.clone() };
+        let mut commands = karpenter_disruption::propose_empty(&picture.snapshot(), &policy);
+        let mut own = self.state();
+        own.pending.leave_out_touched(&picture, &mut commands);
+        let due = later(context.clock.now(), VALIDATION);
+        own.pending.add(Batch { due, picture: Arc::new(picture), commands });
+    }
+
+    /// Starts what has held for long enough; answers whether anything was started.
+    async fn carry_out(&self, context: &Context) -> Result<bool> {
+        let due = self.state().pending.take_due(context.clock.now());
+        let mut moved = false;
+        for Batch { picture, commands, .. } in due {
+            let valid = self.validated(context, &picture, commands).await;
+            moved |= self.start_all(context, &picture, &valid).await?;
+        }
+        Ok(moved)
+    }
+
     /// For how long an idle loop still waits: for its time to be over, which begins anew with the first change, or until
     /// nothing has changed for a moment. In the middle of a change nothing worth doing is found, and finding it takes a
     /// while to be confirmed.
@@ -235,35 +285,41 @@ impl Disruption {
         let Some(picture) = Picture::take(context, &self.commands).await else { return Ok(Pass::Unsynced) };
         let proposal = self.propose(context, &picture);
         let told = tell::proposal(context, &picture, &proposal);
-        scores::tell(context, &picture, &proposal);
-        if proposal.commands.is_empty() {
+        scores::rejected(context, &picture, &proposal);
+        let now = context.clock.now();
+        if proposal.commands.is_empty() && self.state().pending.is_empty() {
             if !depends_on_time(&proposal) {
-                self.state().rest = Some(Rest { state: picture.state, since: context.clock.now(), told: told.into() });
+                self.state().rest = Some(Rest { state: picture.state, since: now, told: told.into() });
             }
             return Ok(Pass::Idle);
         }
-        let mut probed = BTreeSet::new();
-        let mut commands = proposal.commands;
-        let now = context.clock.now();
-        commands.retain(|command| {
-            let launches = command.replacements.iter().map(|replacement| &replacement.node.launch);
-            command.method == Method::Drift || self.commands.may_buy(launches, &mut probed, now)
-        });
-        let (at_once, later): (Vec<Command>, Vec<Command>) =
-            commands.into_iter().partition(|command| command.method == Method::Drift);
+        let (at_once, found): (Vec<Command>, Vec<Command>) =
+            proposal.commands.into_iter().partition(|command| command.method == Method::Drift);
+        let picture = Arc::new(picture);
+        self.wait_with(context, &picture, found);
         let acted = self.start_all(context, &picture, &at_once).await?;
-        let mut moved = false;
-        if !later.is_empty() {
-            tell::candidates(context, &picture, &later);
-            tokio::time::sleep(VALIDATION).await;
-            let valid = self.validated(context, &picture, later).await;
-            moved = self.start_all(context, &picture, &valid).await?;
+        Ok(if acted { Pass::Acted } else { Pass::Idle })
+    }
+
+    /// What was found waits beside what waits already.
+    fn wait_with(&self, context: &Context, picture: &Arc<Picture>, mut found: Vec<Command>) {
+        let now = context.clock.now();
+        let snapshot = picture.snapshot();
+        found.sort_by_key(|command| command.method != Method::Empty);
+        let mut own = self.state();
+        for Void { picture, command, failed, why } in
+            own.pending.look_again(&snapshot, self.commands.is_paused(), picture, &mut found)
+        {
+            abandon(context, &picture, &command, failed, &why);
         }
-        Ok(match (acted, moved) {
-            (true, _) => Pass::Acted,
-            (false, true) => Pass::Moved,
-            (false, false) => Pass::Idle,
-        })
+        let mut probed = BTreeSet::new();
+        for command in own.pending.commands() {
+            self.commands.may_buy(launches(command), &mut probed, now);
+        }
+        found.retain(|command| self.commands.may_buy(launches(command), &mut probed, now));
+        tell::candidates(context, picture, &found);
+        scores::approved(context, picture, &found);
+        own.pending.add(Batch { due: later(now, VALIDATION), picture: picture.clone(), commands: found });
     }
 
     fn propose(&self, context: &Context, picture: &Picture) -> Proposal {
@@ -271,14 +327,8 @@ impl Disruption {
         let threshold = asked.threshold.max(context.regret.price(context.clock.now()));
         let paused = self.commands.is_paused();
         let began = Instant::now();
-        let snapshot = picture.snapshot();
-        let sure = Policy { paused, threshold, as_scheduled: true, ..asked.clone() };
-        let mut proposal = look(&self.memory, &snapshot, &sure);
-        if proposal.commands.is_empty() && picture.world.nodes.len() <= MOST_FOR_RISKS {
-            let threshold = threshold.max(Some(risk_worth_taking(picture, &proposal)));
-            let bold = Policy { as_scheduled: false, threshold, ..sure };
-            proposal = look(&self.risks, &snapshot, &bold);
-        }
+        let policy = Policy { paused, threshold, as_scheduled: true, ..asked.clone() };
+        let proposal = look(&self.memory, &picture.snapshot(), &policy);
         // All methods share one search.
         for method in [EMPTINESS, DRIFT, MULTI, SINGLE] {
             context.metrics.choices.evaluated(method, began.elapsed());
@@ -287,32 +337,20 @@ impl Disruption {
     }
 
     /// The commands that still hold, each as it was decided; of empty nodes those that still are.
-    async fn validated(&self, context: &Context, picture: &Picture, mut commands: Vec<Command>) -> Vec<Command> {
-        // As they were found: what empty nodes leave behind, the others take as given.
-        commands.sort_by_key(|command| command.method != Method::Empty);
+    async fn validated(&self, context: &Context, picture: &Picture, commands: Vec<Command>) -> Vec<Command> {
         self.commands.set_paused(pause::is_asked(context).await);
         let Some(now) = Picture::take(context, &self.commands).await else { return Vec::new() };
         let snapshot = now.snapshot();
         let mut second = Second::look(&snapshot, self.commands.is_paused(), &commands);
         let mut valid = Vec::new();
-        for command in commands {
+        for mut command in commands {
             let Verdict { held, failed, rejected } = second.judge(&command);
-            context.metrics.choices.failed_validations(named(command.method), failed);
             if let Some(why) = rejected {
-                let method = command.method.label();
-                tracing::debug!(
-                    method,
-                    why = why.label(),
-                    "abandoning a disruption attempt, the command is no longer valid"
-                );
-                tell::rejected(context, picture, &command, &why);
+                abandon(context, picture, &command, failed, &why);
                 continue;
             }
-            let mut command = command;
-            let savings = command.savings;
-            let before = command.price_before();
-            command.candidates.retain(|candidate| held.contains(&candidate.name));
-            command.savings = savings - (before.0 as i64 - command.price_before().0 as i64);
+            context.metrics.choices.failed_validations(named(command.method), failed);
+            command.keep_only(&held);
             valid.push(command);
         }
         valid
@@ -358,6 +396,26 @@ impl Disruption {
     }
 }
 
+fn launches(command: &Command) -> impl Iterator<Item = &Launch> {
+    command.replacements.iter().map(|replacement| &replacement.node.launch)
+}
+
+fn abandon(context: &Context, picture: &Picture, command: &Command, failed: usize, why: &Rejected) {
+    context.metrics.choices.failed_validations(named(command.method), failed);
+    let method = command.method.label();
+    tracing::debug!(method, why = why.label(), "abandoning a disruption attempt, the command is no longer valid");
+    tell::rejected(context, picture, command, why);
+}
+
+/// Whether nobody who would need another place is left on the node of a pod that came to its end.
+fn is_emptied(change: &Change, context: &Context) -> bool {
+    let Some(pair) = change.pod() else { return false };
+    let stays = |pod: &TrackedPod| karpenter_disruption::pods::is_reschedulable(&pod.pod);
+    let ended = pair.new.as_deref().is_none_or(|pod| !stays(pod));
+    let node = pair.old.as_deref().filter(|pod| ended && stays(pod)).and_then(|pod| pod.pod.node.clone());
+    node.is_some_and(|node| !context.index.pods_on(&node).iter().any(|pod| stays(pod)))
+}
+
 /// What can be done is done first; nothing is at rest before every node had its turn.
 fn look(memory: &Mutex<Memory>, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -367,14 +425,6 @@ fn look(memory: &Mutex<Memory>, snapshot: &Snapshot<'_>, policy: &Policy) -> Pro
             return proposal;
         }
     }
-}
-
-/// What kube-scheduler may find no room for is tried if it saves a good part of what the pods that move cost: what has to be
-/// bought again then is less.
-fn risk_worth_taking(picture: &Picture, proposal: &Proposal) -> MicroUsd {
-    let fleet: MicroUsd = proposal.nodes.iter().map(|node| node.price).sum();
-    let pods = picture.world.pods.iter().filter(|pod| pod.node.is_some() && !pod.is_daemon()).count();
-    MicroUsd(fleet.0 / pods.max(1) as u64 / RISKED_PART)
 }
 
 /// Whether a pool was edited a moment ago and nobody knows yet whether it is ready: replacements of its nodes would be
@@ -410,12 +460,7 @@ mod tests {
         // covers: DIS-LOOP-05
         let at = |second| Timestamp::from_second(second).unwrap();
         let seconds = Duration::from_secs;
-        let disruption = Disruption {
-            commands: Arc::default(),
-            state: Mutex::default(),
-            memory: Mutex::default(),
-            risks: Mutex::default(),
-        };
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
         assert_eq!(disruption.waits(7, at(0)), None, "it is not idle");
         let idle = || Some(Idle { until: at(10), seen: 7, changed: false });
         disruption.state().idle = idle();
@@ -465,12 +510,7 @@ mod tests {
     fn more_than_a_quarter_of_an_hour_between_passes_is_worth_a_line() {
         // covers: DIS-LOOP-10
         let at = |minute: i64| Timestamp::from_second(60 * minute).unwrap();
-        let disruption = Disruption {
-            commands: Arc::default(),
-            state: Mutex::default(),
-            memory: Mutex::default(),
-            risks: Mutex::default(),
-        };
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
         let heard = Arc::new(Mutex::new(Vec::new()));
         tracing::subscriber::with_default(Ear(heard.clone()), || {
             for (minute, lines) in [(0, 0), (15, 0), (31, 1), (32, 1), (60, 2)] {
@@ -501,12 +541,7 @@ mod tests {
     fn rest_ends_when_something_changes_and_after_five_minutes() {
         // covers: STATE-30, DIS-EMPTY-06, DIS-MULTI-10
         let at = |second| Timestamp::from_second(second).unwrap();
-        let disruption = Disruption {
-            commands: Arc::default(),
-            state: Mutex::default(),
-            memory: Mutex::default(),
-            risks: Mutex::default(),
-        };
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
         assert!(disruption.rest(7, at(0)).is_none());
         disruption.state().rest = Some(rest_in(7));
         assert!(disruption.rest(7, at(299)).is_some());

@@ -15,6 +15,7 @@ pub mod liveness;
 pub mod registration;
 
 mod end;
+mod gone;
 mod health;
 mod patience;
 mod steps;
@@ -38,6 +39,7 @@ use crate::reconciler::{Action, Backoff, Reconciler};
 use crate::settings::Settings;
 
 pub(crate) use end::{ask_again, terminate};
+pub(crate) use gone::Gone;
 pub use launched::Launched;
 
 /// The controller.

@@ -155,8 +155,9 @@ impl Termination {
             publish(context, node, true, "FailedDraining", message);
             return Progress::After(UNFINISHED);
         }
-        if !drain::may_conclude(claim.as_deref(), now) {
-            return Progress::After(UNFINISHED);
+        let left = drain::time_left(claim.as_deref(), now);
+        if !left.is_zero() {
+            return Progress::After(left.min(UNFINISHED));
         }
         if let Some(claim) = claim {
             claim.conditions_at(now).set_true(DRAINED);

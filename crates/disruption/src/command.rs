@@ -1,5 +1,6 @@
 //! What is to be done.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use karpenter_core::MicroUsd;
@@ -81,6 +82,13 @@ impl Command {
 
     pub fn price_before(&self) -> MicroUsd {
         self.candidates.iter().map(|candidate| candidate.price).sum()
+    }
+
+    /// The others stay. Only of empty nodes some may go without the rest.
+    pub fn keep_only(&mut self, names: &BTreeSet<Arc<str>>) {
+        let before = self.price_before();
+        self.candidates.retain(|candidate| names.contains(&candidate.name));
+        self.savings -= before.0 as i64 - self.price_before().0 as i64;
     }
 
     pub fn price_after(&self) -> MicroUsd {

@@ -56,6 +56,11 @@ pub fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     pass::propose(snapshot, policy)
 }
 
+/// The empty nodes that may go, whatever else could be done.
+pub fn propose_empty(snapshot: &Snapshot<'_>, policy: &Policy) -> Vec<Command> {
+    pass::propose_empty(snapshot, policy)
+}
+
 /// As [`propose`], by way of what earlier passes found out. Where more is due than [`Policy::patience`] allows for, the
 /// answer is what is known so far; asked until nothing is due, it is the same.
 pub fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {

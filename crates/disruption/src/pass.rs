@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use karpenter_core::MicroUsd;
 use karpenter_scheduling::what_if::WhatIf;
 
 use crate::balanced::{self, Totals};
@@ -20,9 +21,18 @@ use crate::{Proposal, drift, miss};
 
 /// With more nodes than this, empty ones always go first.
 const MOST_FOR_KEEPING_EMPTY: usize = 400;
+/// With more nodes than this only what kube-scheduler finds room for is done: another look would cost as much again.
+const MOST_FOR_RISKS: usize = 400;
+/// This part of what pods cost must be saved by moving them where there may be no room.
+const RISKED: (u64, u64) = (5, 8);
 
 pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
     decide(snapshot, policy, Start::afresh(snapshot, policy)).0
+}
+
+pub(crate) fn propose_empty(snapshot: &Snapshot<'_>, policy: &Policy) -> Vec<Command> {
+    let Start { standings, moment, .. } = Start::afresh(snapshot, policy);
+    Pass::new(snapshot, &standings, &moment).only_empty(policy).commands
 }
 
 pub(crate) fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
@@ -46,7 +56,8 @@ fn decide<'w>(snapshot: &Snapshot<'w>, policy: &Policy, start: Start<'w>) -> (Pr
     }
     let weighed = policy.threshold.is_some() || any_balanced(snapshot);
     let calm = if weighed { Calm::of(snapshot.world) } else { Calm::default() };
-    let rules = Rules { snapshot, policy, totals: totals(snapshot, &standings), calm };
+    let risk = policy.as_scheduled.then(|| risk_worth_taking(snapshot, &standings)).flatten();
+    let rules = Rules { snapshot, policy, totals: totals(snapshot, &standings), calm, risk };
     let movable = standings.movable();
     let mut what_if = what_if.unwrap_or_else(|| WhatIf::new(snapshot.world, &movable));
     let base = what_if.mark();
@@ -67,6 +78,16 @@ fn totals(snapshot: &Snapshot<'_>, standings: &Standings) -> BTreeMap<Arc<str>, 
     }
     let candidates = standings.of.iter().flatten().filter_map(|standing| standing.candidate.as_deref());
     balanced::totals_of(snapshot, &standings.pods_on, candidates)
+}
+
+/// A good part of what the pods that move cost: what has to be bought again, if there is no room for them, is less.
+fn risk_worth_taking(snapshot: &Snapshot<'_>, standings: &Standings) -> Option<MicroUsd> {
+    if snapshot.nodes.len() > MOST_FOR_RISKS {
+        return None;
+    }
+    let fleet: MicroUsd = standings.of.iter().flatten().map(|standing| standing.price).sum();
+    let pods = snapshot.world.pods.iter().filter(|pod| pod.node.is_some() && !pod.is_daemon()).count();
+    Some(fleet.fraction(RISKED.0, RISKED.1 * pods.max(1) as u64))
 }
 
 struct Pass<'m> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use karpenter_core::MicroUsd;
 use karpenter_core::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use karpenter_core::plan::NewNode;
 
@@ -19,6 +20,8 @@ pub(crate) struct Rules<'s, 'w> {
     pub(crate) totals: BTreeMap<Arc<str>, Totals>,
     /// Looked for only where anybody weighs disruption.
     pub(crate) calm: Calm,
+    /// What kube-scheduler may find no room for is tried where it saves so much for each pod that moves.
+    pub(crate) risk: Option<MicroUsd>,
 }
 
 impl Rules<'_, '_> {

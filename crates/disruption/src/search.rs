@@ -94,6 +94,8 @@ pub(crate) struct Search<'a, 's, 'w> {
     turn: usize,
     /// Others are due, and are left to another pass.
     behind: bool,
+    /// What kube-scheduler may find no room for is taken as well, where it is worth the risk.
+    bold: bool,
 }
 
 impl<'a, 's, 'w> Search<'a, 's, 'w> {
@@ -113,7 +115,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let pools: FxHashMap<&str, usize> = budget.keys().enumerate().map(|(at, name)| (&**name, at)).collect();
         let pool_of = candidates.iter().map(|candidate| pools[&*candidate.pool]).collect();
         let left = budget.values().copied().collect();
-        let (taken, verdicts, moved, turn, behind) = Default::default();
+        let (taken, verdicts, moved, turn, behind, bold) = Default::default();
         Self {
             rules,
             what_if,
@@ -132,6 +134,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             moved,
             turn,
             behind,
+            bold,
         }
     }
 
@@ -171,6 +174,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         if self.members() != best {
             self.rebuild(base, &best);
         }
+        self.take_risks(base);
         let found = self.finish();
         self.what_if.rollback(base);
         if self.moved {
@@ -251,6 +255,18 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             if self.taken.len() == before {
                 return;
             }
+        }
+    }
+
+    /// After everything that is sure.
+    fn take_risks(&mut self, base: Mark) {
+        let sure = self.taken.len();
+        self.bold = self.rules.risk.is_some();
+        if self.bold {
+            self.take_all(None);
+        }
+        if self.taken.len() > sure {
+            self.hold_together(base);
         }
     }
 
@@ -528,7 +544,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
     /// Whether kube-scheduler, which scatters pods, finds room for those of one command more, if it was asked. The what-if
     /// was at the mark before it came to the command.
     fn is_scattered(&mut self, mark: Mark, members: &[usize], trial: &Trial) -> bool {
-        if !self.rules.policy.as_scheduled {
+        if !self.rules.policy.as_scheduled || self.bold && self.is_worth_the_risk(trial) {
             return true;
         }
         let (nodes, pods, rooms) = self.leaving(members, trial);
@@ -539,6 +555,11 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             Scattered::new(before)
         });
         scattered.has_room(&nodes, &pods, &rooms)
+    }
+
+    fn is_worth_the_risk(&self, trial: &Trial) -> bool {
+        let least = |risk: MicroUsd| risk.0 as i64 * trial.moves.len() as i64;
+        self.rules.risk.is_some_and(|risk| trial.savings >= least(risk))
     }
 
     /// What a command takes away, and what it brings.

@@ -137,7 +137,7 @@ pub struct Policy {
     /// Of more than 400 candidates a pass with a memory looks at so many again that something may have changed for, and
     /// leaves the others to the next one.
     pub patience: usize,
-    /// A pass is only what kube-scheduler, which knows nothing of it, would find room for as well.
+    /// A pass is what kube-scheduler, which knows nothing of it, would find room for as well, and what is worth a risk.
     pub as_scheduled: bool,
 }
 

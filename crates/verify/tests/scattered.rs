@@ -123,14 +123,7 @@ fn halve(seed: u64, as_scheduled: bool) -> Rest {
         let nodes = vec![NodeFacts::default(); world.nodes.len()];
         let pools = BTreeMap::from([(Arc::from("default"), facts.clone())]);
         let snapshot = Snapshot { world: &world, nodes, pools };
-        let mut commands = propose_again(&mut memory, &snapshot, &policy).commands;
-        if commands.is_empty() && as_scheduled {
-            // As the controller does: a risk is worth taking for half of what the pods that move cost.
-            let fleet: MicroUsd = world.nodes.iter().map(|node| price(&world, node)).sum();
-            let threshold = Some(MicroUsd(fleet.0 / world.pods.len() as u64 / 2));
-            let policy = Policy { threshold, ..Policy::default() };
-            commands = propose_again(&mut memory, &snapshot, &policy).commands;
-        }
+        let commands = propose_again(&mut memory, &snapshot, &policy).commands;
         if commands.is_empty() {
             break;
         }
@@ -167,5 +160,5 @@ fn what_a_scheduler_that_scatters_finds_room_for_comes_to_rest_sooner_for_the_sa
     assert!(sum(&scattered, |rest| rest.moved) <= sum(&packed, |rest| rest.moved));
     assert!(sum(&scattered, |rest| rest.passes) * 3 <= sum(&packed, |rest| rest.passes) * 2);
     let prices: Vec<u64> = scattered.iter().map(|rest| rest.price).collect();
-    assert!(prices.iter().sum::<u64>() <= 1025 * 10 && prices.iter().all(|price| *price <= 1060), "{prices:?}");
+    assert!(prices.iter().sum::<u64>() <= 1025 * 10 && prices.iter().all(|price| *price <= 1070), "{prices:?}");
 }

@@ -1,8 +1,9 @@
 //! Setting nodes apart before they go, and taking that back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions;
@@ -12,7 +13,7 @@ use serde_json::json;
 use super::claim_conditions::version;
 use crate::context::Context;
 use crate::error::{Result, unless_gone};
-use crate::write::locked;
+use crate::write::{Written, locked};
 
 /// A write that loses a race is tried again so often, each time after five times as long.
 const ATTEMPTS: u32 = 4;
@@ -20,40 +21,65 @@ const FIRST_WAIT: Duration = Duration::from_millis(10);
 
 /// No new pods, and a word why. An object that is gone is fine.
 pub(super) async fn set_apart(context: &Context, node: &str, claim: &str, reason: &'static str) -> Result<()> {
-    persist(&|| Box::pin(taint(context, node, true))).await?;
-    persist(&|| Box::pin(give_reason(context, claim, Some(reason)))).await
+    let (tainted, reasoned) = join(
+        persist(&|from| Box::pin(taint(context, node, true, from))),
+        persist(&|from| Box::pin(give_reason(context, claim, Some(reason), from))),
+    )
+    .await;
+    tainted.and(reasoned)
 }
 
 /// As if nothing had been.
 pub(super) async fn restore(context: &Context, node: &str, claim: &str) -> Result<()> {
-    persist(&|| Box::pin(taint(context, node, false))).await?;
-    persist(&|| Box::pin(give_reason(context, claim, None))).await
+    let (untainted, cleared) = join(
+        persist(&|from| Box::pin(taint(context, node, false, from))),
+        persist(&|from| Box::pin(give_reason(context, claim, None, from))),
+    )
+    .await;
+    untainted.and(cleared)
 }
 
-/// Each attempt reads the object anew.
-async fn persist<'a>(attempt: &(dyn Fn() -> BoxFuture<'a, Result<()>> + Send + Sync)) -> Result<()> {
-    let mut wait = FIRST_WAIT;
+/// Where an object is looked up before it is changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// What the watch has told, which is nearly always what the server has.
+    Index,
+    Server,
+}
+
+/// Each attempt but the first reads the object anew.
+async fn persist<'a>(attempt: &(dyn Fn(From) -> BoxFuture<'a, Result<()>> + Send + Sync)) -> Result<()> {
+    let (mut wait, mut from) = (FIRST_WAIT, From::Index);
     for _ in 1..ATTEMPTS {
-        match attempt().await {
+        match attempt(from).await {
             Ok(()) => return Ok(()),
             Err(error) => tracing::debug!(%error, "trying again"),
         }
         tokio::time::sleep(wait).await;
-        wait *= 5;
+        (wait, from) = (wait * 5, From::Server);
     }
-    attempt().await
+    attempt(from).await
 }
 
-async fn taint(context: &Context, name: &str, wanted: bool) -> Result<()> {
-    let Some(node) = context.read::<Node>(name).await? else { return Ok(()) };
+async fn or_read<T: Written>(context: &Context, name: &str, known: Option<Arc<T>>) -> Result<Option<Arc<T>>> {
+    match known {
+        Some(known) => Ok(Some(known)),
+        None => Ok(context.read::<T>(name).await?.map(Arc::new)),
+    }
+}
+
+async fn taint(context: &Context, name: &str, wanted: bool, from: From) -> Result<()> {
+    let known = context.index.node(name).filter(|_| from == From::Index);
+    let Some(node) = or_read(context, name, known).await? else { return Ok(()) };
     let Some(taints) = new_taints(&node, wanted) else { return Ok(()) };
     let patch = locked(json!({"spec": {"taints": taints}}), node.metadata.resource_version.as_deref());
     unless_gone(context.merge::<Node>(name, &patch).await).map(|_| ())
 }
 
-async fn give_reason(context: &Context, name: &str, reason: Option<&str>) -> Result<()> {
-    let Some(claim) = context.read::<NodeClaim>(name).await? else { return Ok(()) };
-    let mut changed = claim.clone();
+async fn give_reason(context: &Context, name: &str, reason: Option<&str>, from: From) -> Result<()> {
+    let known = context.index.node_claim(name).filter(|_| from == From::Index);
+    let Some(claim) = or_read(context, name, known).await? else { return Ok(()) };
+    let mut changed = NodeClaim::clone(&claim);
     let mut conditions = changed.conditions_at(context.clock.now());
     let differs = match reason {
         Some(reason) => conditions.set_true_because(conditions::DISRUPTION_REASON, reason, reason),

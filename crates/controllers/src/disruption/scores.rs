@@ -15,15 +15,22 @@ use crate::recorder::{Event, ObjectRef};
 /// A share of savings must be worth this many times the share of disruption, turned around.
 const K: u32 = 2;
 
-pub(super) fn tell(context: &Context, picture: &Picture, proposal: &Proposal) {
-    let policy = |pool: &str| picture.pools.get(pool).map(|pool| pool.spec.disruption.consolidation_policy.clone());
+/// What was not worth it.
+pub(super) fn rejected(context: &Context, picture: &Picture, proposal: &Proposal) {
     for reason in proposal.nodes.iter().flat_map(|node| &node.reasons) {
         if let Reason::Score { pool, score, .. } = reason {
-            let policy = policy(pool).unwrap_or_default();
-            context.metrics.choices.moved("rejected", pool, &policy, Some(*score));
+            context.metrics.choices.moved("rejected", pool, &policy(picture, pool), Some(*score));
         }
     }
-    let moves = || proposal.commands.iter().filter(|one| matches!(one.method, Method::Multi | Method::Single));
+}
+
+fn policy(picture: &Picture, pool: &str) -> String {
+    picture.pools.get(pool).map(|pool| pool.spec.disruption.consolidation_policy.clone()).unwrap_or_default()
+}
+
+/// Commands that begin to wait.
+pub(super) fn approved(context: &Context, picture: &Picture, commands: &[Command]) {
+    let moves = || commands.iter().filter(|one| matches!(one.method, Method::Multi | Method::Single));
     if moves().next().is_none() {
         return;
     }
@@ -36,10 +43,10 @@ pub(super) fn tell(context: &Context, picture: &Picture, proposal: &Proposal) {
     for command in moves() {
         for (pool, score) in scores(command, &totals, |candidate| calm.extra(candidate, snapshot.world)) {
             let balanced = snapshot.pools[pool].policy == ConsolidationPolicy::Balanced;
-            let policy = policy(pool).unwrap_or_default();
+            let policy = policy(picture, pool);
             context.metrics.choices.moved("approved", pool, &policy, balanced.then(|| score.value()));
             if balanced {
-                approved(context, picture, command, pool, score);
+                tell_approved(context, picture, command, pool, score);
             }
         }
     }
@@ -70,7 +77,7 @@ fn scores<'c>(
 }
 
 /// On the node and its claim, or on each pool if there are several nodes.
-fn approved(context: &Context, picture: &Picture, command: &Command, pool: &str, score: Score) {
+fn tell_approved(context: &Context, picture: &Picture, command: &Command, pool: &str, score: Score) {
     let message = format!(
         "score {:.2} >= threshold {:.2} (k: {K}, savings {:.1}%, disruption {:.1}%)",
         score.value(),

@@ -50,12 +50,16 @@ impl Rejected {
 }
 
 impl<'s, 'w> Second<'s, 'w> {
-    pub(super) fn look(snapshot: &'s Snapshot<'w>, paused: bool, commands: &[Command]) -> Self {
+    pub(super) fn look<'c>(
+        snapshot: &'s Snapshot<'w>,
+        paused: bool,
+        commands: impl IntoIterator<Item = &'c Command>,
+    ) -> Self {
         let names: FxHashMap<&str, usize> =
             snapshot.world.nodes.iter().enumerate().map(|(at, node)| (&*node.name, at)).collect();
         let mut cluster = Cluster::new(snapshot);
         let mut now = BTreeMap::new();
-        for candidate in commands.iter().flat_map(|command| &command.candidates) {
+        for candidate in commands.into_iter().flat_map(|command| &command.candidates) {
             let found = match names.get(&*candidate.name) {
                 Some(at) => cluster.candidate(*at, Class::Graceful),
                 None => Err(Blocked::NoNode),

@@ -15,6 +15,7 @@ use super::{launch, nodes_of};
 use crate::clock::until;
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
+use crate::ownership::claim_provider_id;
 use crate::patch::Lock;
 use crate::reconciler::Action;
 use crate::recorder::{Event, ObjectRef};
@@ -22,13 +23,15 @@ use crate::recorder::{Event, ObjectRef};
 /// How often the provider is asked whether a machine is gone.
 const TERMINATING: Duration = Duration::from_secs(5);
 
-/// How soon it is asked first: a machine without much to shut down takes no longer.
-const TERMINATED_SOON: Duration = Duration::from_secs(1);
+/// How often it is asked at first: a machine without much to shut down takes no longer. Questions about many machines
+/// are one call.
+const TERMINATING_SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(10);
 
 /// When to ask again whether the machine of a claim is gone.
 pub(crate) fn ask_again(claim: &NodeClaim, now: Timestamp) -> Duration {
     let since = claim.condition(INSTANCE_TERMINATING).map_or(now, |condition| condition.last_transition_time.0);
-    until(since, now).clamp(TERMINATED_SOON, TERMINATING)
+    if until(since, now) < SOON { TERMINATING_SOON } else { TERMINATING }
 }
 
 pub(super) async fn finalize(claim: &NodeClaim, context: &Context, launched: &Launched) -> Result<Action> {
@@ -93,11 +96,17 @@ async fn annotate(claim: &NodeClaim, deadline: &str, context: &Context) -> Resul
 
 /// Asks the provider to terminate the machine; answers whether it is gone.
 pub(crate) async fn terminate(claim: &NodeClaim, provider_id: &str, context: &Context) -> Result<bool> {
+    if context.gone.has(provider_id) {
+        return Ok(true);
+    }
     let mut target = claim.clone();
     target.status.get_or_insert_default().provider_id = Some(provider_id.to_owned());
     match context.provider.delete(&target).await {
         Ok(()) => Ok(false),
-        Err(DeleteError::NotFound { .. }) => Ok(true),
+        Err(DeleteError::NotFound { .. }) => {
+            context.gone.remember(provider_id, context.clock.now());
+            Ok(true)
+        }
         Err(error @ DeleteError::Other(_)) => Err(Error::provider("terminating the machine", error)),
     }
 }
@@ -119,6 +128,7 @@ async fn release(claim: &NodeClaim, context: &Context, launched: &Launched) -> R
         return Ok(Action::Done);
     }
     launched.forget(claim);
+    context.gone.forget(claim_provider_id(claim).unwrap_or_default());
     tracing::info!(claim = claim.metadata.name.as_deref().unwrap_or_default(), "deleted nodeclaim");
     let now = context.clock.now();
     let since = claim.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);

@@ -1,13 +1,16 @@
 //! Which pods leave next, and whether a Node is empty enough.
 
-use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+use jiff::Timestamp;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{DRAINED, Status};
 
+use crate::clock::{later, until};
 use crate::pods::{PodFacts, PodKey};
 
 /// A scheduler that has not seen the taint yet may bind one more pod; so long we look again, even at an empty node.
-const MIN_DRAIN_TIME: SignedDuration = SignedDuration::from_secs(5);
+const MIN_DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// What the eviction queue is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,18 +42,18 @@ fn tier(pod: &PodFacts) -> (bool, bool) {
     (pod.critical, pod.owner.daemon_set)
 }
 
-/// Whether a Node without pods to wait for counts as drained. Without a claim (or with several) there is nothing to
-/// remember since when it has been draining.
-pub fn may_conclude(claim: Option<&NodeClaim>, now: Timestamp) -> bool {
+/// For how long a Node without pods to wait for does not count as drained yet. Without a claim (or with several) there is
+/// nothing to remember since when it has been draining.
+pub fn time_left(claim: Option<&NodeClaim>, now: Timestamp) -> Duration {
     let Some(claim) = claim else {
-        return true;
+        return Duration::ZERO;
     };
     match claim.condition(DRAINED) {
-        None => false,
+        None => MIN_DRAIN_TIME,
         Some(drained) if Status::of(Some(drained)) == Status::Unknown => {
-            now.duration_since(drained.last_transition_time.0) >= MIN_DRAIN_TIME
+            until(now, later(drained.last_transition_time.0, MIN_DRAIN_TIME))
         }
-        Some(_) => true,
+        Some(_) => Duration::ZERO,
     }
 }
 

@@ -128,6 +128,31 @@ async fn a_pod_that_comes_during_the_wait_stops_the_command() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_command_waits_its_own_time() {
+    // covers: DIS-VALID-01
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("0s", "100%")).await;
+    lab.deployment("more", 1, "7").await;
+    lab.settle(120).await;
+    assert_eq!(lab.claims().await.len(), 2);
+    let mut gone_after = Vec::new();
+    lab.scale("web", 0).await;
+    for second in 0..90 {
+        if second == 8 {
+            lab.scale("more", 0).await;
+        }
+        let there = lab.claims().await.iter().filter(|claim| claim["metadata"]["deletionTimestamp"].is_null()).count();
+        while gone_after.len() < 2 - there {
+            gone_after.push(second);
+        }
+        lab.settle(1).await;
+    }
+    let [first, second] = gone_after[..] else { panic!("{gone_after:?}") };
+    assert!(first >= 15, "{first}");
+    assert!((second - first - 8i32).abs() <= 3, "the second is not kept waiting by the first: {first}, {second}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_are_set_apart_before_they_go() {
     // covers: DIS-QUEUE-03, DIS-QUEUE-22, API-CD-25, API-EV-08
     let mut lab = Lab::new(1).await;
@@ -296,7 +321,7 @@ async fn a_node_that_cannot_be_set_apart_stays_and_the_others_go() {
     let mut lab = Lab::new(1).await;
     nodes(&mut lab, 2, when_empty("0s", "100%")).await;
     lab.server.inject(Fault {
-        methods: vec!["GET".into()],
+        methods: vec!["PATCH".into()],
         path_contains: "/nodes/node-0001".into(),
         per_mille: 1000,
         times: None,

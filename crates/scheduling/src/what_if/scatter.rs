@@ -13,7 +13,7 @@ use crate::columns::{Amount, Amounts, ResId};
 use crate::first_match::open_nodes;
 
 /// In so many orders pods are tried.
-const ORDERS: u64 = 2;
+const ORDERS: u64 = 4;
 /// After so many nodes that take a pod kube-scheduler looks at no more: the least it does where nobody set its
 /// `percentageOfNodesToScore`. It looks at more in a large cluster, where one node more or less decides nothing.
 const LOOKED_AT: usize = 100;

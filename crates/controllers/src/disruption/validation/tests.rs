@@ -66,3 +66,17 @@ fn a_set_of_which_one_node_goes_its_own_way_yields_nothing_and_others_go_on() {
         assert_eq!((names(&verdict).as_str(), &verdict.rejected), ("d", &None), "{marked:?}");
     }
 }
+
+#[test]
+fn a_node_that_was_promised_to_a_pod_stays() {
+    // covers: STATE-24
+    let types = kinds();
+    let before = cluster(&types);
+    let commands = propose(&snapshot(&before, &types, &["d"]), &Policy::default()).commands;
+    assert_eq!(commands.iter().map(|one| one.candidates.len()).collect::<Vec<_>>(), [3]);
+    let promised = snapshot(&before, &types, &["b"]);
+    let verdict = Second::look(&promised, false, &commands).judge(&commands[0]);
+    assert_eq!(verdict, Verdict { failed: 3, rejected: Some(Rejected::Budget), ..Verdict::default() });
+    let all = snapshot(&before, &types, &["a", "b", "c", "d"]);
+    assert!(propose(&all, &Policy::default()).commands.is_empty(), "nor is it found again");
+}

@@ -103,12 +103,11 @@ fn an_empty_node_is_looked_at_for_five_seconds() {
     // covers: LC-TERM-05, LC-TERM-19
     let mut claim = NodeClaim::default();
     claim.metadata.creation_timestamp = Some(Time(at(-1_000)));
-    assert!(!may_conclude(Some(&claim), at(0)), "not draining yet");
+    let left = |claim: Option<&NodeClaim>, now| time_left(claim, at(now)).as_secs();
+    assert_eq!(left(Some(&claim), 0), 5, "not draining yet");
     claim.conditions_at(at(0)).set_unknown(DRAINED, "Draining", "Draining");
-    for (now, want) in [(0, false), (4, false), (5, true), (500, true)] {
-        assert_eq!(may_conclude(Some(&claim), at(now)), want, "{now}");
-    }
+    assert_eq!([0, 4, 5, 500].map(|now| left(Some(&claim), now)), [5, 1, 0, 0]);
     claim.conditions_at(at(6)).set_true(DRAINED);
-    assert!(may_conclude(Some(&claim), at(6)));
-    assert!(may_conclude(None, at(0)), "without a claim there is nothing to count from");
+    assert_eq!(left(Some(&claim), 6), 0);
+    assert_eq!(left(None, 0), 0, "without a claim there is nothing to count from");
 }

@@ -1,0 +1,131 @@
+//! Commands that were decided and have to hold for a while before they are carried out.
+//!
+//! Each waits its own time. Meanwhile the loop goes on: what a change has made void is dropped as soon as that is known, and
+//! nodes that have become empty begin to wait beside the others. Commands that move pods do not: where the pods of those
+//! that wait will be is not known before they are there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use karpenter_disruption::{Command, Method, Snapshot, Target};
+
+use super::picture::Picture;
+use super::validation::{Rejected, Second, Verdict};
+
+/// Commands of one pass, and the cluster in which they were found.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) due: Timestamp,
+    pub(super) picture: Arc<Picture>,
+    /// Empty nodes first: what they leave behind, the others take as given.
+    pub(super) commands: Vec<Command>,
+}
+
+/// The batches, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    batches: Vec<Batch>,
+}
+
+/// A command that does not hold any more.
+pub(super) struct Void {
+    pub(super) picture: Arc<Picture>,
+    pub(super) command: Command,
+    /// How many candidates count as failed.
+    pub(super) failed: usize,
+    pub(super) why: Rejected,
+}
+
+impl Pending {
+    pub(super) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    pub(super) fn commands(&self) -> impl Iterator<Item = &Command> {
+        self.batches.iter().flat_map(|batch| &batch.commands)
+    }
+
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.batches.iter().map(|batch| batch.due).min()
+    }
+
+    pub(super) fn take_due(&mut self, now: Timestamp) -> Vec<Batch> {
+        let (due, waiting) = std::mem::take(&mut self.batches).into_iter().partition(|batch| batch.due <= now);
+        self.batches = waiting;
+        due
+    }
+
+    pub(super) fn add(&mut self, batch: Batch) {
+        if !batch.commands.is_empty() {
+            self.batches.push(batch);
+        }
+    }
+
+    /// Looks at everything in the cluster as it is now. Answers what is void; of what was found anew, `fresh` keeps what
+    /// may wait beside the others.
+    pub(super) fn look_again(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        paused: bool,
+        picture: &Picture,
+        fresh: &mut Vec<Command>,
+    ) -> Vec<Void> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        self.leave_out_touched(picture, fresh);
+        let mut second = Second::look(snapshot, paused, self.commands().chain(&*fresh));
+        let mut void = Vec::new();
+        for batch in &mut self.batches {
+            for command in std::mem::take(&mut batch.commands) {
+                match second.judge(&command) {
+                    // A promise to a pod may be kept in time, a budget may have room by then.
+                    Verdict { rejected: None | Some(Rejected::Budget), .. } => batch.commands.push(command),
+                    Verdict { failed, rejected: Some(why), .. } => {
+                        void.push(Void { picture: batch.picture.clone(), command, failed, why });
+                    }
+                }
+            }
+        }
+        self.batches.retain(|batch| !batch.commands.is_empty());
+        let moves = self.commands().any(|command| command.method != Method::Empty);
+        fresh.retain_mut(|command| {
+            let verdict = second.judge(command);
+            command.keep_only(&verdict.held);
+            verdict.rejected.is_none() && (command.method == Method::Empty || !moves)
+        });
+        void
+    }
+
+    /// A node that waits to go, or for pods, is no part of another command.
+    pub(super) fn leave_out_touched(&self, picture: &Picture, fresh: &mut Vec<Command>) {
+        let names = |picture: &Picture, command: &Command| -> BTreeSet<Arc<str>> {
+            let of = |at: usize| picture.world.nodes[at].name.clone();
+            let targets = command.moves.iter().filter_map(|to| match to.to {
+                Target::Node(at) => Some(of(at)),
+                Target::Replacement(_) => None,
+            });
+            targets.collect()
+        };
+        let mut leaving: BTreeSet<Arc<str>> = BTreeSet::new();
+        let mut receiving: BTreeSet<Arc<str>> = BTreeSet::new();
+        for batch in &self.batches {
+            for command in &batch.commands {
+                leaving.extend(command.candidates.iter().map(|candidate| candidate.name.clone()));
+                receiving.extend(names(&batch.picture, command));
+            }
+        }
+        fresh.retain_mut(|command| {
+            if command.method == Method::Empty {
+                let others = command.candidates.iter().map(|candidate| candidate.name.clone());
+                let free = others.filter(|name| !leaving.contains(name) && !receiving.contains(name)).collect();
+                command.keep_only(&free);
+                return !command.candidates.is_empty();
+            }
+            let touched = |name: &Arc<str>| leaving.contains(name) || receiving.contains(name);
+            !command.candidates.iter().any(|candidate| touched(&candidate.name))
+                && !names(picture, command).iter().any(|name| leaving.contains(name))
+        });
+    }
+}
