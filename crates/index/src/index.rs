@@ -91,6 +91,8 @@ pub(crate) struct State {
     /// The number of the last plan, and by claim that of the last one that had pods for it.
     pub(crate) round: u64,
     pub(crate) rounds: BTreeMap<Arc<str>, u64>,
+    /// Before this, nobody looks for plans that are over.
+    pub(crate) next_end: Timestamp,
     pub(crate) usage: BTreeMap<Arc<str>, Resources>,
     pub(crate) reduced: BTreeMap<MachineId, Arc<karpenter_core::Node>>,
     pub(crate) refused: Vec<Refused>,
@@ -367,6 +369,7 @@ impl State {
             planned_on: BTreeMap::new(),
             round: 0,
             rounds: BTreeMap::new(),
+            next_end: Timestamp::MIN,
             usage: BTreeMap::new(),
             reduced: BTreeMap::new(),
             refused: Vec::new(),

@@ -1,7 +1,7 @@
 //! What a claim says of itself that disruption acts on: `Drifted` and `Consolidatable`.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use karpenter_api::conditions::{self, Status};
 use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::labels::NODEPOOL;
-use karpenter_index::{Change, Key, What};
+use karpenter_index::{Change, Key, Pair, What};
 use karpenter_provider::GetError;
 
 use super::consolidatable::{self, Verdict};
@@ -34,7 +34,7 @@ pub struct ClaimConditions {
 
 /// Pods come and go all the time, and none of them makes a claim drift: while all that matters is as it was, a look counts
 /// until the next one is due.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Look {
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
@@ -56,6 +56,17 @@ impl Look {
             class: class.and_then(|class| class.metadata.resource_version.clone()),
         }
     }
+
+    /// Whether another look would find the same.
+    fn holds(&self, claim: &NodeClaim, pool: &NodePool, context: &Context) -> bool {
+        let class = context.index.node_class(&pool.spec.template.spec.node_class_ref.name);
+        self.labels == claim.metadata.labels
+            && self.annotations == claim.metadata.annotations
+            && self.image.as_ref() == claim.status.as_ref().and_then(|status| status.image_id.as_ref())
+            && self.pool == pool.metadata.generation
+            && self.pool_annotations == pool.metadata.annotations
+            && self.class.as_ref() == class.as_ref().and_then(|class| class.metadata.resource_version.as_ref())
+    }
 }
 
 /// What was found out about drift.
@@ -65,6 +76,13 @@ enum Drift {
     For(String),
     /// The machine is gone: what was said of it last stands.
     Unknown,
+}
+
+fn says_something_new(pool: &Pair<NodePool>) -> bool {
+    let said = |pool: &Option<Arc<NodePool>>| {
+        pool.as_ref().map(|pool| (pool.metadata.generation, pool.metadata.annotations.clone(), pool.metadata.uid.clone()))
+    };
+    said(&pool.old) != said(&pool.new)
 }
 
 #[async_trait]
@@ -87,7 +105,8 @@ impl Reconciler for ClaimConditions {
                 }
                 pair.new.iter().map(|_| change.key.clone()).collect()
             }
-            What::NodePool(pair) if pair.new.is_some() => of_pool(&change.key.name),
+            // Its usage changes with every node and is nothing to its claims.
+            What::NodePool(pair) if pair.new.is_some() && says_something_new(pair) => of_pool(&change.key.name),
             What::Pod(pair) => {
                 let node = pair.latest().and_then(|pod| pod.pod.node.clone());
                 let claims = node.and_then(|name| context.index.node(&name));
@@ -127,11 +146,11 @@ impl ClaimConditions {
     /// As [`Self::drift`], unless a claim without drift has been looked at lately and nothing has changed since.
     async fn drift_lately(&self, claim: &NodeClaim, pool: &NodePool, context: &Context) -> Result<Drift> {
         let (uid, now) = (claim.metadata.uid.clone().unwrap_or_default(), context.clock.now());
-        let look = Look::at(claim, pool, context);
-        let last = self.looked_at().get(&uid).cloned();
-        if last.is_some_and(|(at, last)| now < later(at, RECHECK) && last == look) {
+        let holds = |(at, last): &(Timestamp, Look)| now < later(*at, RECHECK) && last.holds(claim, pool, context);
+        if self.looked_at().get(&uid).is_some_and(holds) {
             return Ok(Drift::Not);
         }
+        let look = Look::at(claim, pool, context);
         let drift = self.drift(claim, pool, context).await;
         match &drift {
             Ok(Drift::Not) if drifted::is_launched(claim) => self.looked_at().insert(uid, (now, look)),

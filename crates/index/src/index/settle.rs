@@ -20,6 +20,9 @@ use crate::machine::MachineId;
 use crate::object::{Attachment, TrackedPod};
 use crate::reduce;
 
+/// Plans last for seconds: with a thousand pods asking, this is often enough to look whether one is over.
+const ENDS_EVERY: SignedDuration = SignedDuration::from_millis(250);
+
 impl State {
     /// Brings everything derived up to date.
     pub(super) fn settle(&mut self, change: &Change) {
@@ -283,6 +286,10 @@ impl State {
     /// Plans whose machines have all been complete for a while are over: what is not bound by now waits for another
     /// place. A machine that is complete waits for the others of its plan, since under a spread its pods do.
     pub(crate) fn end_plans(&mut self, now: Timestamp) {
+        if self.rounds.is_empty() || now < self.next_end {
+            return;
+        }
+        self.next_end = now + ENDS_EVERY;
         let window = SignedDuration::try_from(self.options.plan_window).unwrap_or(SignedDuration::MAX);
         // By round: since when all are complete; nothing while one is coming.
         let mut complete: BTreeMap<u64, Option<Timestamp>> = BTreeMap::new();

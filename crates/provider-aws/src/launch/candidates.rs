@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use karpenter_api::NodeClaim;
-use karpenter_core::labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, Vocabulary};
+use karpenter_core::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, RESERVED, SPOT, Vocabulary};
 use karpenter_core::requirement::Expression;
 use karpenter_core::{InstanceType, MicroUsd, Offering, Operator, Quantity, Requirement, Requirements, Resources};
 use karpenter_ec2::labels as aws;
@@ -78,14 +78,18 @@ const FILTERS: [(&str, Filter); 5] = [
     ("spot-offering-filter", not_costly_spot),
 ];
 
-/// The log's word on what a filter took away.
-fn tell_rejected(filter: &str, mut before: Vec<Arc<str>>, left: &[InstanceType]) {
-    before.retain(|name| !left.iter().any(|kind| kind.name == *name));
-    if before.is_empty() {
+/// The log's word on what a filter took away; nobody compares the names where nobody reads it.
+fn tell_rejected(filter: &str, before: impl Iterator<Item = Arc<str>>, left: &[InstanceType]) {
+    if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
-    let more = before.len().saturating_sub(5);
-    let mut names = before.iter().take(5).map(|name| &**name).collect::<Vec<_>>().join(", ");
+    let left: BTreeSet<&Arc<str>> = left.iter().map(|kind| &kind.name).collect();
+    let gone: Vec<Arc<str>> = before.filter(|name| !left.contains(name)).collect();
+    if gone.is_empty() {
+        return;
+    }
+    let more = gone.len().saturating_sub(5);
+    let mut names = gone.iter().take(5).map(|name| &**name).collect::<Vec<_>>().join(", ");
     if more > 0 {
         names += &format!(" and {more} other(s)");
     }
@@ -103,15 +107,15 @@ pub fn candidates(
     };
     let mut left: Vec<InstanceType> =
         types.iter().filter(|kind| is_available(kind, ask)).map(|kind| InstanceType::clone(kind)).collect();
-    tell_rejected("compatible-available-filter", types.iter().map(|kind| &kind.name).cloned().collect(), &left);
-    let prices = list_prices(types);
+    tell_rejected("compatible-available-filter", types.iter().map(|kind| kind.name.clone()), &left);
+    let prices = list_prices(&left);
     for (name, filter) in FILTERS {
         if left.is_empty() {
             return Err(none_left());
         }
         let before: Vec<Arc<str>> = left.iter().map(|kind| kind.name.clone()).collect();
         left = filter(left, ask, &prices);
-        tell_rejected(name, before, &left);
+        tell_rejected(name, before.into_iter(), &left);
     }
     if left.is_empty() {
         return Err(none_left());
@@ -137,7 +141,7 @@ pub fn candidates(
 /// all the same in millionths of a dollar; among them the one that would cost less is the cheaper.
 type ListPrices = BTreeMap<Arc<str>, MicroUsd>;
 
-fn list_prices(types: &[Arc<InstanceType>]) -> ListPrices {
+fn list_prices(types: &[InstanceType]) -> ListPrices {
     let price = |kind: &InstanceType| {
         let on_demand = kind.offerings.iter().filter(|offering| is_of(offering, ON_DEMAND) && offering.price.0 > 0);
         on_demand.map(|offering| offering.price).min()
@@ -146,7 +150,9 @@ fn list_prices(types: &[Arc<InstanceType>]) -> ListPrices {
 }
 
 fn is_available(kind: &InstanceType, ask: &Ask<'_>) -> bool {
-    ask.allows(&kind.requirements)
+    // A claim names the few types it may be: most others need no second look.
+    ask.requirements.0.get(INSTANCE_TYPE).is_none_or(|named| named.allows(&kind.name))
+        && ask.allows(&kind.requirements)
         && kind.offerings.iter().any(|offering| ask.allows_offering(offering))
         && ask.requests.fits(&kind.allocatable())
 }
