@@ -329,6 +329,7 @@ impl Disruption {
         let began = Instant::now();
         let policy = Policy { paused, threshold, as_scheduled: true, ..asked.clone() };
         let proposal = look(&self.memory, &picture.snapshot(), &policy);
+        context.metrics.choices.searched(self.name(), began.elapsed());
         // All methods share one search.
         for method in [EMPTINESS, DRIFT, MULTI, SINGLE] {
             context.metrics.choices.evaluated(method, began.elapsed());

@@ -21,6 +21,8 @@ use crate::{Proposal, drift, miss};
 
 /// With more nodes than this, empty ones always go first.
 const MOST_FOR_KEEPING_EMPTY: usize = 400;
+/// With more candidates than this nobody looks beyond what budgets allow now.
+const MOST_FOR_STEADINESS: usize = 400;
 /// With more nodes than this only what kube-scheduler finds room for is done: another look would cost as much again.
 const MOST_FOR_RISKS: usize = 400;
 /// This part of what pods cost must be saved by moving them where there may be no room.
@@ -88,6 +90,35 @@ fn risk_worth_taking(snapshot: &Snapshot<'_>, standings: &Standings) -> Option<M
     let fleet: MicroUsd = standings.of.iter().flatten().map(|standing| standing.price).sum();
     let pods = snapshot.world.pods.iter().filter(|pod| pod.node.is_some() && !pod.is_daemon()).count();
     Some(fleet.fraction(RISKED.0, RISKED.1 * pods.max(1) as u64))
+}
+
+/// Where budgets leave for later what could go today: whoever goes in the end takes nobody in, so that pods are moved to
+/// where they can stay. Nothing where budgets leave nothing for later, or nothing would go that way.
+fn steadily<'w>(
+    rules: &Rules<'_, 'w>,
+    what_if: &WhatIf<'w>,
+    candidates: &[Arc<Candidate>],
+    budget: &BTreeMap<Arc<str>, u32>,
+    check: Option<&WhatIf<'w>>,
+) -> Option<Found> {
+    let is_short = |(pool, left): (&Arc<str>, &u32)| {
+        *left > 0 && candidates.iter().filter(|candidate| candidate.pool == *pool).count() > *left as usize
+    };
+    if candidates.len() > MOST_FOR_STEADINESS || !budget.iter().any(is_short) {
+        return None;
+    }
+    let unlimited: BTreeMap<Arc<str>, u32> =
+        budget.iter().map(|(pool, left)| (pool.clone(), if *left > 0 { u32::MAX } else { 0 })).collect();
+    let mut apart = what_if.clone();
+    let (in_the_end, _) = Search::new(rules, &mut apart, candidates, &unlimited, check.cloned()).run();
+    let (mut apart, mut check) = (what_if.clone(), check.cloned());
+    for at in in_the_end.taken.iter().flat_map(|taken| &taken.members) {
+        let node = candidates[*at].node;
+        apart.close(node);
+        check.iter_mut().for_each(|check| check.close(node));
+    }
+    let (found, _) = Search::new(rules, &mut apart, candidates, budget, check).run();
+    (found.savings() > 0).then_some(found)
 }
 
 struct Pass<'m> {
@@ -270,8 +301,12 @@ impl<'m> Pass<'m> {
             Some((known, turn, start)) => (known, turn, Some(start)),
             None => (Verdicts::default(), 0, comparable.then(|| what_if.base())),
         };
+        let steady = steadily(rules, what_if, &underutilized, &budget, check.as_ref());
         let search = Search::new(rules, what_if, &underutilized, &budget, check).knowing(known, turn);
         let (mut found, (verdicts, turn)) = search.run();
+        if let Some(steady) = steady {
+            found = steady;
+        }
         let remembered = start.map(|base| memory::Found { base, verdicts, turn, totals, calm: rules.calm.clone() });
         what_if.rollback(base);
         let mut kept_empty: Vec<usize> = Vec::new();

@@ -230,7 +230,7 @@ enum Undo {
     NoRoom { size: usize, node: usize },
     RefusedClaim { form: (usize, usize), claim: usize },
     Settled { before: usize, nodes: Vec<(usize, usize)> },
-    Closed { node: usize, pods: Vec<(usize, usize)> },
+    Closed { node: usize, pods: Vec<(usize, usize)>, was_open: bool },
     Opened,
     Claim { index: usize, before: Box<Before> },
     Node { index: usize, free: Amounts, ports: usize, volumes: Option<Volumes> },
@@ -352,8 +352,10 @@ impl State {
                     let after = std::mem::replace(&mut self.settled, before);
                     (before..after).for_each(|index| self.index(index));
                 }
-                Undo::Closed { node, pods } => {
-                    self.closed.remove(node);
+                Undo::Closed { node, pods, was_open } => {
+                    if was_open {
+                        self.closed.remove(node);
+                    }
                     self.nodes[node].pods = pods;
                 }
                 Undo::Opened => {
@@ -506,9 +508,10 @@ impl State {
 
     /// The node takes no more pods; answers those that this pass had put there.
     pub(crate) fn close(&mut self, node: usize) -> Vec<(usize, usize)> {
+        let was_open = !self.closed.contains(node);
         self.closed.insert(node);
         let pods = std::mem::take(&mut self.nodes[node].pods);
-        self.note(|_| Undo::Closed { node, pods: pods.clone() });
+        self.note(|_| Undo::Closed { node, pods: pods.clone(), was_open });
         pods
     }
 

@@ -80,7 +80,8 @@ enum Drift {
 
 fn says_something_new(pool: &Pair<NodePool>) -> bool {
     let said = |pool: &Option<Arc<NodePool>>| {
-        pool.as_ref().map(|pool| (pool.metadata.generation, pool.metadata.annotations.clone(), pool.metadata.uid.clone()))
+        pool.as_ref()
+            .map(|pool| (pool.metadata.generation, pool.metadata.annotations.clone(), pool.metadata.uid.clone()))
     };
     said(&pool.old) != said(&pool.new)
 }

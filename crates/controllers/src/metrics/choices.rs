@@ -260,6 +260,11 @@ impl Choices {
         self.ignored.set(whole(ignored));
     }
 
+    /// A look for what could be disrupted is over, which is one simulation for all that it tries.
+    pub fn searched(&self, controller: &'static str, took: Duration) {
+        self.scheduling.get_or_create(&Controller { controller }).observe(took.as_secs_f64());
+    }
+
     /// The provisioner's simulations, under a name of old.
     pub fn provisioner_scheduling(&self) -> &Summary {
         &self.provisioner

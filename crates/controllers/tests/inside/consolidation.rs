@@ -8,7 +8,7 @@ use karpenter_controllers::roster::all;
 use serde_json::{Value, json};
 
 use super::disruption::{condition, tainted};
-use super::lab::{CLAIMS, Lab, NODES, POOLS, running};
+use super::lab::{CLAIMS, Lab, NODES, POOLS, deployment, running};
 
 const PDBS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
@@ -196,6 +196,31 @@ async fn a_stock_out_of_six_hours_is_no_storm_and_is_recovered_from() {
     lab.shop.sell_out("small", true);
     lab.settle(900).await;
     assert_eq!(cents(&lab).await, 5, "recovered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn looking_alone_promises_nothing() {
+    // covers: DIS-SIM-11
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("0s", "0")).await;
+    lab.deployment("web", 16, "1").await;
+    lab.settle(120).await;
+    let nodes = lab.claims().await.len();
+    let mut faulty = deployment("faulty", 1, "1");
+    faulty["spec"]["template"]["spec"]["nodeSelector"] = json!({"karpenter.sh/no-such-label": "x"});
+    lab.create("/apis/apps/v1/namespaces/default/deployments", faulty).await;
+    lab.scale("web", 3).await;
+    let duration = |lab: &Lab| lab.metric("karpenter_scheduler_scheduling_duration_seconds_count", "disruption");
+    let before = duration(&lab);
+    lab.settle(300).await;
+    assert!(duration(&lab) > before, "looks are simulations of the controller `disruption`");
+    assert_eq!(lab.claims().await.len(), nodes, "what a budget of nothing keeps stays");
+    for pod in lab.pods("faulty").await.iter().chain(&lab.pods("web").await) {
+        assert!(pod["status"]["nominatedNodeName"].is_null(), "{pod}");
+    }
+    let events = lab.events("Pod").await;
+    assert!(events.iter().any(|event| event.starts_with("FailedScheduling Failed to schedule pod")), "{events:?}");
+    assert_eq!(tainted(&lab.list(NODES).await), 0);
 }
 
 #[tokio::test(start_paused = true)]

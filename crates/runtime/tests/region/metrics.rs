@@ -106,10 +106,10 @@ async fn every_series_is_on_the_list_and_those_of_a_life_are_seen() {
     assert!(cpu("karpenter_cluster_utilization_percent{") > 10.0);
     // Durations have the bounds of all others, and summaries their quantiles.
     let lines = |start: &str| running.lines().filter(|line| line.starts_with(start)).count();
-    assert_eq!(lines("karpenter_scheduler_scheduling_duration_seconds_bucket{"), 46, "45 bounds and infinity");
+    let buckets = "karpenter_scheduler_scheduling_duration_seconds_bucket{";
+    assert_eq!(lines(buckets), 2 * 46, "45 bounds and infinity, for provisioning and for disruption");
     for bound in ["0.005", "0.15", "60.0", "120.0", "150.0", "300.0", "450.0", "600.0", "+Inf"] {
-        let line = format!("karpenter_scheduler_scheduling_duration_seconds_bucket{{le=\"{bound}\"");
-        assert_eq!(lines(&line), 1, "{bound}");
+        assert_eq!(lines(&format!("{buckets}le=\"{bound}\"")), 2, "{bound}");
     }
     for quantile in ["0", "0.5", "0.9", "0.99", "1"] {
         assert_eq!(
