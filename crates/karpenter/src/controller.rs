@@ -17,7 +17,6 @@ use karpenter_runtime::metrics::Show;
 use karpenter_runtime::serve::{self, Profiling, Readiness};
 use karpenter_runtime::{Amazon, Autoscaler};
 use karpenter_sim::machines;
-use tokio::runtime::Handle;
 
 use crate::account::Account;
 use crate::bad_input::BadInput;
@@ -97,15 +96,12 @@ pub(crate) fn run(args: &Args, _out: &mut dyn Write) -> anyhow::Result<ExitCode>
         .complaining_to(complaints)
         .with_compat_lines(settings.compat_log_lines);
     log.install().context("cannot start logging")?;
-    // Reconcilers wait more than they work: on one thread, no request and no event wakes another. A second one answers
-    // probes while a plan is made.
-    let probes = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let probes = probes.context("cannot start threads")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
-    let outcome = runtime.block_on(live(args, &settings, probes.handle()));
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    // Reconcilers wait more than they work; a second thread answers probes while a plan is made.
+    let runtime = builder.worker_threads(2).enable_all().build().context("cannot start threads")?;
+    let outcome = runtime.block_on(live(args, &settings));
     // Whoever is still connected would otherwise be waited for.
     runtime.shutdown_background();
-    probes.shutdown_background();
     outcome
 }
 
@@ -115,17 +111,17 @@ pub(crate) async fn connect() -> anyhow::Result<kube::Client> {
 }
 
 /// Answers probes first, then everything else, one thing after the other.
-async fn live(args: &Args, settings: &ControllerSettings, probes: &Handle) -> anyhow::Result<ExitCode> {
+async fn live(args: &Args, settings: &ControllerSettings) -> anyhow::Result<ExitCode> {
     tracing::debug!(version = env!("CARGO_PKG_VERSION"), "discovered karpenter version");
     let mut end = End::new()?;
     let readiness = Readiness::default();
-    let _health = probes.spawn(serve::health(settings.health_probe_port, readiness.clone())).await??;
+    let _health = serve::health(settings.health_probe_port, readiness.clone()).await?;
     let show = Show { legacy: settings.legacy_metrics };
     let profiling = if settings.profiling { Profiling::On } else { Profiling::Off };
-    let _metrics = probes.spawn(serve::scrapes(settings.metrics_port, readiness.clone(), show, profiling)).await??;
+    let _metrics = serve::scrapes(settings.metrics_port, readiness.clone(), show, profiling).await?;
     let started = tokio::select! {
         () = end.asked_for() => return Ok(ExitCode::SUCCESS),
-        started = start(args, settings, &readiness, probes) => started?,
+        started = start(args, settings, &readiness) => started?,
     };
     shift::work(started, settings, &readiness, &mut end).await
 }
@@ -156,16 +152,11 @@ impl Simulated {
     }
 }
 
-async fn start(
-    args: &Args,
-    settings: &ControllerSettings,
-    readiness: &Readiness,
-    probes: &Handle,
-) -> anyhow::Result<Started> {
+async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness) -> anyhow::Result<Started> {
     let clock = Clock::system();
     let connection = Connection::from_environment(settings.client_rate).await?;
     // Before everything else: objects that are stored as v1beta1 cannot even be listed without it.
-    let webhook = shift::Hook::start(&connection, settings, &clock, probes).await?;
+    let webhook = shift::Hook::start(&connection, settings, &clock).await?;
     if args.install_crds {
         connection.install_crds(settings).await?;
     }

@@ -13,7 +13,6 @@ use karpenter_runtime::metrics::Leading;
 use karpenter_runtime::serve::Readiness;
 use karpenter_runtime::webhook::{self, Keeper, Webhook};
 use kube::Client;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -144,12 +143,11 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
-    /// None without a Service that the API server could find it under. It answers on the threads of `probes`.
+    /// None without a Service that the API server could find it under.
     pub(super) async fn start(
         connection: &Connection,
         settings: &ControllerSettings,
         clock: &Clock,
-        probes: &Handle,
     ) -> anyhow::Result<Option<Self>> {
         let Some(service) = connection.conversion_service(settings) else {
             tracing::debug!("no conversion webhook: it is switched off, or karpenter-service is not set");
@@ -158,9 +156,7 @@ impl Hook {
         let port = settings.webhook.as_ref().map_or(0, |webhook| webhook.port);
         let keeper = Keeper::new(connection.client.clone(), &service.namespace, &service.name);
         let makeshift = keeper.makeshift(clock.now()).context("cannot make a certificate")?;
-        // An API server that converts waits for nobody's plan.
-        let client = connection.client.clone();
-        let webhook = probes.spawn(async move { Webhook::start(port, &makeshift, client).await }).await?;
+        let webhook = Webhook::start(port, &makeshift, connection.client.clone()).await;
         let webhook = Arc::new(webhook.context("cannot serve the conversion webhook")?);
         let mut upkeep = JoinSet::new();
         let (shown, clock): (Arc<Webhook>, Clock) = (webhook.clone(), clock.clone());
