@@ -218,6 +218,7 @@ async fn looking_alone_promises_nothing() {
     for pod in lab.pods("faulty").await.iter().chain(&lab.pods("web").await) {
         assert!(pod["status"]["nominatedNodeName"].is_null(), "{pod}");
     }
+    assert_eq!(lab.metric("karpenter_scheduler_ignored_pods_count", ""), 1.0, "who fails validation is counted");
     let events = lab.events("Pod").await;
     assert!(events.iter().any(|event| event.starts_with("FailedScheduling Failed to schedule pod")), "{events:?}");
     assert_eq!(tainted(&lab.list(NODES).await), 0);
