@@ -23,7 +23,7 @@ use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{DRAINED, INSTANCE_TERMINATING, Status, VOLUMES_DETACHED};
 use karpenter_api::labels::{DISRUPTED_TAINT, TERMINATION_FINALIZER};
-use karpenter_index::{Change, Key};
+use karpenter_index::{Change, Key, Pair, TrackedPod};
 use karpenter_provider::GetError;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -48,6 +48,10 @@ pub use evictions::{Evictions, SharedEntries};
 const CLAIM_DELETED: Duration = Duration::from_millis(100);
 /// How soon an unfinished drain, or volumes that are still attached, are looked at again.
 const UNFINISHED: Duration = Duration::from_secs(1);
+/// A drain that has lasted longer waits for a budget or a protection. Pods that change wake it, so what is looked at on
+/// the clock is only what time itself brings.
+const LONG: Duration = Duration::from_secs(60);
+const LONG_UNFINISHED: Duration = Duration::from_secs(10);
 
 /// The controller `node.termination`.
 #[derive(Debug)]
@@ -153,7 +157,7 @@ impl Termination {
         if plan.waiting > 0 {
             let message = format!("Failed to drain node, {} pods are waiting to be evicted", plan.waiting);
             publish(context, node, true, "FailedDraining", message);
-            return Progress::After(UNFINISHED);
+            return Progress::After(look_again(node, deadline, now));
         }
         let left = drain::time_left(claim.as_deref(), now);
         if !left.is_zero() {
@@ -164,6 +168,27 @@ impl Termination {
         }
         Progress::Finished
     }
+}
+
+/// Every second at first, and whenever a deadline forces pods out to the second.
+fn look_again(node: &Node, deadline: Option<Timestamp>, now: Timestamp) -> Duration {
+    let since = node.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);
+    if deadline.is_none() && until(since, now) > LONG { LONG_UNFINISHED } else { UNFINISHED }
+}
+
+/// The nodes that a pod left, for good or because it has ended, or came to. Whatever else happens to pods is no news here.
+fn left_or_came(pods: &Pair<TrackedPod>) -> impl Iterator<Item = Key> {
+    let place = |pod: &Option<Arc<TrackedPod>>| {
+        let pod = &pod.as_ref()?.pod;
+        pod.node.clone().filter(|_| !pod.is_terminal())
+    };
+    let (before, after) = (place(&pods.old), place(&pods.new));
+    let moved = before != after;
+    before.into_iter().chain(after).filter(move |_| moved).map(|name| Key::cluster(&name))
+}
+
+fn is_ending(node: &Key, context: &Context) -> bool {
+    context.index.node(&node.name).is_some_and(|node| node::is_ending(&node))
 }
 
 fn pods_on(node: &Node, context: &Context) -> Vec<PodFacts> {
@@ -292,6 +317,9 @@ impl Reconciler for Termination {
     fn wake(&self, change: &Change, context: &Context) -> Vec<Key> {
         if let Some(nodes) = change.node() {
             return nodes.new.iter().filter(|node| node::is_ending(node)).map(|_| change.key.clone()).collect();
+        }
+        if let Some(pods) = change.pod() {
+            return left_or_came(pods).filter(|key| is_ending(key, context)).collect();
         }
         // A deadline that was written down, or a claim that is gone.
         let claims = change.node_claim().into_iter().flat_map(|pair| pair.both());

@@ -2,10 +2,12 @@
 //! ended, lost its protection, or run out of time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use karpenter_index::Key;
+use karpenter_core::world::DisruptionBudget;
+use karpenter_index::{Key, TrackedPod};
 
 use crate::pods::{PodFacts, PodKey};
 
@@ -72,15 +74,47 @@ pub fn answer(code: u16, message: &str) -> Answer {
 /// once more.
 const UNSEEN: SignedDuration = SignedDuration::from_secs(10);
 
+/// After so long a refusal is asked about again even if nothing is known to have changed.
+const REFUSED: SignedDuration = SignedDuration::from_mins(5);
+
+/// What was known when a budget refused an eviction. The server answers from the pod and its budgets alone, so while these
+/// are the same objects, so is the answer, and nobody needs to ask.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub pod: Arc<TrackedPod>,
+    pub budgets: Vec<Arc<DisruptionBudget>>,
+    pub at: Timestamp,
+    pub why: &'static str,
+}
+
+impl Refusal {
+    pub fn still_holds(&self, pod: &Arc<TrackedPod>, budgets: &[Arc<DisruptionBudget>], now: Timestamp) -> bool {
+        let same = self.budgets.len() == budgets.len()
+            && self.budgets.iter().zip(budgets).all(|(before, after)| Arc::ptr_eq(before, after));
+        same && Arc::ptr_eq(&self.pod, pod) && now.duration_since(self.at) < REFUSED
+    }
+}
+
+/// Whether these budgets hold every pod back that all of them select.
+pub fn is_held(budgets: &[Arc<DisruptionBudget>]) -> bool {
+    match budgets {
+        [] => false,
+        [one] => one.disruptions_allowed <= 0,
+        _ => true,
+    }
+}
+
 /// What is known of the pods in the queue; the queue itself knows only keys.
 #[derive(Debug, Default)]
 pub struct Entries(BTreeMap<PodKey, Entry>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Entry {
     pub deadline: Option<Timestamp>,
     /// When an eviction was accepted that no watch has told of yet.
     pub evicted: Option<Timestamp>,
+    /// The last answer was a budget's refusal.
+    pub refused: Option<Arc<Refusal>>,
 }
 
 impl Entries {
@@ -88,7 +122,7 @@ impl Entries {
     /// that the queue looks at it now.
     pub fn add(&mut self, key: PodKey, deadline: Option<Timestamp>, now: Timestamp) -> bool {
         let Some(entry) = self.0.get_mut(&key) else {
-            self.0.insert(key, Entry { deadline, evicted: None });
+            self.0.insert(key, Entry { deadline, ..Entry::default() });
             return true;
         };
         let earliest = [entry.deadline, deadline].into_iter().flatten().min();
@@ -108,8 +142,22 @@ impl Entries {
         }
     }
 
+    /// A budget forbade it.
+    pub fn refused(&mut self, key: &PodKey, refusal: Refusal) {
+        if let Some(entry) = self.0.get_mut(key) {
+            entry.refused = Some(Arc::new(refusal));
+        }
+    }
+
+    /// The pods of a namespace that budgets hold back.
+    pub fn refused_in(&self, namespace: &str) -> Vec<Key> {
+        let first = PodKey { namespace: namespace.into(), name: "".into(), uid: "".into() };
+        let here = self.0.range(first..).take_while(|(key, _)| *key.namespace == *namespace);
+        here.filter(|(_, entry)| entry.refused.is_some()).map(|(key, _)| key.key()).collect()
+    }
+
     pub fn get(&self, key: &PodKey) -> Option<Entry> {
-        self.0.get(key).copied()
+        self.0.get(key).cloned()
     }
 
     pub fn remove(&mut self, key: &PodKey) -> bool {
@@ -118,7 +166,12 @@ impl Entries {
 
     /// Forgets the pods of that name, whatever their UID; the name's pod was deleted.
     pub fn remove_named(&mut self, pod: &Key) {
-        self.0.retain(|key, _| key.namespace != pod.namespace || key.name != pod.name);
+        let first = PodKey { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: "".into() };
+        let named = |key: &PodKey| key.namespace == pod.namespace && key.name == pod.name;
+        let gone: Vec<PodKey> = self.0.range(first..).map(|(key, _)| key.clone()).take_while(named).collect();
+        for key in gone {
+            self.0.remove(&key);
+        }
     }
 
     pub fn len(&self) -> usize {

@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use karpenter_api::conditions::{DISRUPTION_REASON, Status};
-use karpenter_index::{Change, Key, TrackedPod};
+use karpenter_index::{Change, Key, Kind, TrackedPod};
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use serde_json::json;
 
-use super::eviction::{self, Action as Decision, Answer, Entries};
+use super::eviction::{self, Action as Decision, Answer, Entries, Entry, Refusal};
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
 use crate::ownership::Matches;
@@ -63,7 +63,14 @@ impl Evictions {
         Action::Done
     }
 
-    async fn evict(&self, pod: &TrackedPod, key: &PodKey, context: &Context) -> Result<Action> {
+    async fn evict(&self, pod: &Arc<TrackedPod>, entry: &Entry, context: &Context) -> Result<Action> {
+        let key = &PodKey::of(&pod.pod);
+        // Looked up before the question is asked: a change on the way makes the answer old.
+        let (budgets, now) = (context.index.budgets_of(&pod.pod), context.clock.now());
+        if let Some(refusal) = entry.refused.as_ref().filter(|refusal| refusal.still_holds(pod, &budgets, now)) {
+            tell_blocked(pod, refusal.why, context);
+            return Ok(Action::Again);
+        }
         let (code, message) = match context.client.request::<serde_json::Value>(eviction_request(key)).await {
             Ok(_) => (200, String::new()),
             Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
@@ -82,11 +89,10 @@ impl Evictions {
             }
             Answer::Gone => Ok(self.drop_entry(key)),
             Answer::Blocked(why) => {
-                if let Some(node) = pod.pod.node.as_deref().and_then(|name| context.index.node(name)) {
-                    let message = format!("Failed to drain node, {why} (Pod={})", pod.pod.key());
-                    let object = ObjectRef::node(&node);
-                    let name = object.name.clone();
-                    context.recorder.publish(Event::warning(object, "FailedDraining", message).same([name]));
+                tell_blocked(pod, why, context);
+                // A server with too much to do says 429 as well; it is a budget's word only where a budget has a say.
+                if eviction::is_held(&budgets) {
+                    self.entries.entries().refused(key, Refusal { pod: pod.clone(), budgets, at: now, why });
                 }
                 Ok(Action::Again)
             }
@@ -123,6 +129,15 @@ impl Evictions {
             }
         }
         Ok(self.drop_entry(key))
+    }
+}
+
+fn tell_blocked(pod: &TrackedPod, why: &str, context: &Context) {
+    if let Some(node) = pod.pod.node.as_deref().and_then(|name| context.index.node(name)) {
+        let message = format!("Failed to drain node, {why} (Pod={})", pod.pod.key());
+        let object = ObjectRef::node(&node);
+        let name = object.name.clone();
+        context.recorder.publish(Event::warning(object, "FailedDraining", message).same([name]));
     }
 }
 
@@ -187,7 +202,10 @@ impl Reconciler for Evictions {
         if change.pod().is_some_and(|pods| pods.new.is_none()) {
             self.entries.entries().remove_named(&change.key);
         }
-        Vec::new()
+        match change.kind {
+            Kind::PodDisruptionBudget => self.entries.entries().refused_in(&change.key.namespace),
+            _ => Vec::new(),
+        }
     }
 
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
@@ -204,7 +222,7 @@ impl Reconciler for Evictions {
             Decision::Drop => Ok(self.drop_entry(&facts.key)),
             Decision::Wait => Ok(Action::Again),
             Decision::Evict if entry.evicted.is_some() => Ok(Action::Done),
-            Decision::Evict => self.evict(&pod, &facts.key, context).await,
+            Decision::Evict => self.evict(&pod, &entry, context).await,
             Decision::Delete { grace } => self.force(&pod, &facts.key, grace, context).await,
         }
     }

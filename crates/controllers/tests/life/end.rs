@@ -38,8 +38,8 @@ async fn a_budget_holds_a_drain_open() {
     assert!(stage.node(&node).await.is_some() && stage.cloud.instances().len() == 1);
     assert!(stage.is("one", "Drained", Unknown, "Draining").await);
     let blocked = stage.metric("karpenter_pods_eviction_requests_total", "code=\"429\"");
-    // Two pods, each at most every ten seconds.
-    assert!((500.0..800.0).contains(&blocked), "{blocked}");
+    // Two pods, each at most every five minutes: as long as nothing changes, the answer is known.
+    assert!((20.0..40.0).contains(&blocked), "{blocked}");
     let told = stage.events("FailedDraining").await;
     assert!(told.iter().all(|(object, _)| *object == format!("Node/{node}")), "{told:?}");
     stage.delete(&format!("{BUDGETS}/web")).await;
@@ -131,7 +131,7 @@ async fn two_budgets_over_one_pod_block_it(stage: &Stage) {
     delete_claim(stage, "one").await;
     stage.pass(20).await;
     assert_eq!(stage.running("web").await.len(), 1);
-    assert!(stage.metric("karpenter_pods_eviction_requests_total", "code=\"500\"") > 3.0);
+    assert!(stage.metric("karpenter_pods_eviction_requests_total", "code=\"500\"") > 0.0);
     // Both: the one that stays need not know of the pod yet, which counted for the other.
     for name in ["a", "b"] {
         stage.delete(&format!("{BUDGETS}/{name}")).await;

@@ -129,8 +129,13 @@ impl Index {
         keys.filter_map(|key| state.attachments.get(key).cloned()).collect()
     }
 
-    pub fn budgets(&self) -> Vec<Arc<DisruptionBudget>> {
-        self.state().budgets.values().cloned().collect()
+    /// The budgets that select the pod, by name.
+    pub fn budgets_of(&self, pod: &karpenter_core::Pod) -> Vec<Arc<DisruptionBudget>> {
+        let selects = |budget: &DisruptionBudget| {
+            budget.namespace == pod.namespace
+                && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.shape.labels))
+        };
+        self.state().budgets.values().filter(|budget| selects(budget)).cloned().collect()
     }
 
     pub fn volume_claim(&self, key: &Key) -> Option<Arc<VolumeClaim>> {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::pods::tests::facts;
 use karpenter_api::labels::DO_NOT_DISRUPT;
+use karpenter_index::{Interner, reduce};
 use serde_json::{Value, json};
 
 fn at(second: i64) -> Timestamp {
@@ -88,7 +89,7 @@ fn the_earliest_deadline_counts() {
     assert!(entries.add(key("q", "3"), None, at(0)));
     assert_eq!(entries.len(), 3);
     entries.remove_named(&key("p", "").key());
-    assert_eq!((entries.len(), entries.get(&key("p", "2"))), (1, None));
+    assert!(entries.len() == 1 && entries.get(&key("p", "2")).is_none());
     assert!(entries.remove(&key("q", "3")) && entries.is_empty());
 }
 
@@ -104,4 +105,59 @@ fn an_evicted_pod_is_not_evicted_again_before_the_watch_had_its_time() {
     assert!(entries.get(&key("p", "1")).unwrap().evicted.is_none());
     entries.evicted(&key("p", "1"), at(17));
     assert!(entries.add(key("p", "1"), Some(at(30)), at(18)), "a deadline is news at any time");
+}
+
+fn tracked() -> Arc<TrackedPod> {
+    let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "1"}, "spec": {"nodeName": "n", "containers": []}});
+    let pod = serde_json::from_value(pod).unwrap();
+    Arc::new(reduce::tracked_pod(&pod, &mut Interner::default()).unwrap())
+}
+
+fn budget(name: &str, allowed: i32) -> Arc<DisruptionBudget> {
+    let spec = json!({"metadata": {"name": name, "namespace": "ns"}, "spec": {"selector": {}},
+        "status": {"disruptionsAllowed": allowed}});
+    Arc::new(reduce::disruption_budget(&serde_json::from_value(spec).unwrap()))
+}
+
+#[test]
+fn a_refusal_holds_while_the_pod_and_its_budgets_are_the_same() {
+    let (pod, one, two) = (tracked(), budget("a", 0), budget("b", 0));
+    let refusal = Refusal { pod: pod.clone(), budgets: vec![one.clone()], at: at(0), why: "" };
+    assert!(refusal.still_holds(&pod, std::slice::from_ref(&one), at(299)));
+    for (what, pod, budgets, second) in [
+        ("it is long ago", pod.clone(), vec![one.clone()], 300),
+        ("the pod changed", tracked(), vec![one.clone()], 1),
+        ("the budget was written", pod.clone(), vec![budget("a", 0)], 1),
+        ("another one came", pod.clone(), vec![one, two], 1),
+        ("it is gone", pod, Vec::new(), 1),
+    ] {
+        assert!(!refusal.still_holds(&pod, &budgets, at(second)), "{what}");
+    }
+}
+
+#[test]
+fn a_server_that_is_busy_is_no_budget() {
+    for (budgets, held) in [
+        (vec![], false),
+        (vec![budget("a", 1)], false),
+        (vec![budget("a", 0)], true),
+        (vec![budget("a", 1), budget("b", 1)], true),
+    ] {
+        assert_eq!(is_held(&budgets), held, "{budgets:?}");
+    }
+}
+
+#[test]
+fn a_budget_that_changes_wakes_whom_budgets_of_its_namespace_refused() {
+    let mut entries = Entries::default();
+    let (mut elsewhere, here) = (key("p", "1"), key("q", "2"));
+    elsewhere.namespace = "other".into();
+    let refusal = Refusal { pod: tracked(), budgets: Vec::new(), at: at(0), why: "" };
+    for key in [&elsewhere, &here, &key("r", "3")] {
+        entries.add(key.clone(), None, at(0));
+    }
+    for key in [&elsewhere, &here] {
+        entries.refused(key, refusal.clone());
+    }
+    assert_eq!(entries.refused_in("ns"), [here.key()]);
 }
