@@ -151,7 +151,7 @@ impl Driver {
     fn written(&mut self, (task, seen, result): Outcome) {
         for what in seen {
             let change = match what {
-                Seen::Object(object) => self.world.apply(object),
+                Seen::Object(object) => self.world.answered(object),
                 Seen::Gone { kind, key, uid } => self.world.bury(kind, &key, &uid),
             };
             if let Some(change) = change {

@@ -220,6 +220,10 @@ fn escape(text: &str) -> String {
 
 /// Takes news in; answers what changed.
 pub fn take_in(world: &mut World, kind: Kind, news: News) -> Vec<crate::world::Change> {
+    match &news {
+        News::Listed { version, .. } | News::Changed(Line { version, .. }) => world.heard(kind, *version),
+        News::Ended => {}
+    }
     match news {
         News::Ended => Vec::new(),
         News::Changed(line) if line.deleted => world.remove(kind, &line.key, line.version).into_iter().collect(),

@@ -37,6 +37,8 @@ macro_rules! kinds {
             orphans: BTreeSet<(Kind, Key)>,
             /// Pods by namespace and label, so that a selector need not look at all of them.
             labelled: BTreeMap<(Arc<str>, String, String), BTreeSet<Key>>,
+            /// How far the watch on each kind has told.
+            told: BTreeMap<Kind, u64>,
         }
 
         impl Kind {
@@ -252,6 +254,20 @@ impl World {
         let change = self.put(&key, object)?;
         self.reindex(&change);
         Some(change)
+    }
+
+    /// Takes in what a write answered. Answers may be late: an object that is not here, and is no newer than what the watch
+    /// has told, is one whose end the watch has told, and nobody would tell it again.
+    pub fn answered(&mut self, object: Object) -> Option<Change> {
+        let (kind, key) = (object.kind(), Key::of(object.meta()));
+        let told = self.told.get(&kind).is_some_and(|told| version(object.meta()) <= *told);
+        if told && self.object(kind, &key).is_none() { None } else { self.apply(object) }
+    }
+
+    /// The watch has told everything up to this version.
+    pub fn heard(&mut self, kind: Kind, version: u64) {
+        let told = self.told.entry(kind).or_default();
+        *told = version.max(*told);
     }
 
     /// The watch says the object is gone.

@@ -35,6 +35,21 @@ fn what_we_deleted_stays_deleted_until_its_successor_comes() {
 }
 
 #[test]
+fn a_late_answer_does_not_bring_back_what_is_gone() {
+    let mut world = World::default();
+    let key = Key::new("n", "p");
+    assert!(world.answered(pod("5", "a", "x")).is_some(), "quicker than the watch");
+    world.heard(Kind::Pod, 7);
+    assert!(world.remove(Kind::Pod, &key, 7).is_some());
+    assert!(world.answered(pod("6", "a", "x")).is_none(), "nobody would ever take it away again");
+    assert!(world.answered(pod("8", "b", "x")).is_some());
+    world.heard(Kind::Pod, 20);
+    assert!(world.answered(pod("9", "b", "")).is_some(), "it is here, and this is newer");
+    world.remove(Kind::Pod, &key, 21);
+    assert!(world.apply(pod("15", "c", "x")).is_some(), "a list may tell of what is older than the last deletion");
+}
+
+#[test]
 fn managed_fields_are_left_out_wherever_they_stand() {
     let managed = r#""managedFields":[{"manager":"a ] } \" b","fieldsV1":{"f:spec":{"k:{\"name\":\"x\"}":{".":{}}}}}]"#;
     for (text, want) in [
