@@ -23,6 +23,7 @@ use crate::provisioning::Remarked;
 use crate::provisioning::batcher::Batcher;
 use crate::recorder::Recorder;
 use crate::settings::Settings;
+use crate::static_pools::Ledger;
 
 /// Before this nobody needs to be told that claims are still being launched.
 const UNSYNCED_WARNING: Duration = Duration::from_secs(30);
@@ -42,6 +43,8 @@ pub struct Context {
     pub buffers: Buffers,
     /// What moving pods to save money has cost.
     pub regret: Regret,
+    /// Nodes of static pools that are about to come, or to be replaced.
+    pub static_nodes: Ledger,
     /// Sees every plan before it is carried out: for whoever wants to judge them.
     pub plan_observer: OnceLock<PlanObserver>,
     pub(crate) remarked: Remarked,
@@ -91,6 +94,7 @@ impl Context {
             batcher: Batcher::new(settings.batch_idle, settings.batch_max),
             buffers: Buffers::default(),
             regret: Regret::default(),
+            static_nodes: Ledger::default(),
             plan_observer: OnceLock::new(),
             remarked: Remarked::default(),
             gone: Gone::default(),

@@ -30,6 +30,8 @@ pub enum Decision {
         /// Millionths of a dollar per hour; only drift may pay more than before.
         savings: i64,
     },
+    /// A static pool got claims, or lost some, to have as many as it should.
+    Resized { pool: Arc<str>, replicas: u64, added: Vec<String>, removed: Vec<String> },
     /// A command was given up, and its nodes stay.
     RolledBack { reason: &'static str, nodes: Vec<String>, why: String },
 }

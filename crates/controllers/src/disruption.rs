@@ -294,7 +294,7 @@ impl Disruption {
             return Ok(Pass::Idle);
         }
         let (at_once, found): (Vec<Command>, Vec<Command>) =
-            proposal.commands.into_iter().partition(|command| command.method == Method::Drift);
+            proposal.commands.into_iter().partition(|command| command.method.reason() == Method::Drift.reason());
         let picture = Arc::new(picture);
         self.wait_with(context, &picture, found);
         let acted = self.start_all(context, &picture, &at_once).await?;
@@ -370,7 +370,7 @@ impl Disruption {
                 (Method::Multi | Method::Single, Ok(())) => {
                     context.regret.moved(command.moves.iter().map(|moved| &picture.world.pods[moved.pod]), now);
                 }
-                (Method::Drift, Err(_)) => {
+                (Method::StaticDrift | Method::Drift, Err(_)) => {
                     self.commands.failed(command.candidates.iter().map(|one| Wall::drift(&one.pool)), now);
                 }
                 _ => {}

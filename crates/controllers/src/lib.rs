@@ -36,6 +36,7 @@ pub mod recorder;
 pub mod repair;
 pub mod roster;
 mod settings;
+pub mod static_pools;
 pub mod termination;
 pub mod transitions;
 pub mod waiting;

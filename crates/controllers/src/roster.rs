@@ -17,6 +17,7 @@ use crate::provisioning::{NodeTrigger, PodTrigger, Provisioner};
 use crate::reconciler::Reconciler;
 use crate::repair::Repair;
 use crate::settings::Settings;
+use crate::static_pools;
 use crate::termination::{Evictions, SharedEntries, Termination};
 use crate::transitions::Transitions;
 use crate::waiting::Waiting;
@@ -63,6 +64,10 @@ pub fn life(settings: &Settings) -> Vec<Arc<dyn Reconciler>> {
     if settings.capacity_buffers {
         all.push(Arc::new(CapacityBuffers));
     }
+    if settings.static_capacity {
+        all.push(Arc::new(static_pools::Provisioning::default()));
+        all.push(Arc::new(static_pools::Deprovisioning));
+    }
     if settings.node_repair {
         all.push(Arc::new(Repair));
     }
@@ -101,6 +106,8 @@ mod tests {
         assert_eq!(plain, want);
         let repairing = names(&Settings { node_repair: true, ..Settings::default() });
         assert_eq!(repairing.last(), Some(&"node.health"), "only where it is switched on");
+        let fixed = names(&Settings { static_capacity: true, ..Settings::default() });
+        assert_eq!(fixed[fixed.len() - 2..], ["static.provisioning", "static.deprovisioning"]);
         // covers: API-EV-40
         let quiet = names(&Settings { quiet_status: true, ..Settings::default() });
         assert!(!quiet.iter().any(|name| name.starts_with("operatorpkg.") || *name == "metrics.pod"));

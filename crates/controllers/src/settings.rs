@@ -21,6 +21,8 @@ pub struct Settings {
     pub node_overlays: bool,
     /// Feature gate `CapacityBuffer`.
     pub capacity_buffers: bool,
+    /// Feature gate `StaticCapacity`.
+    pub static_capacity: bool,
     /// `--disable-cluster-state-observability`.
     pub quiet_status: bool,
     /// What decides which nodes go.
@@ -40,6 +42,7 @@ impl Default for Settings {
             node_repair: false,
             node_overlays: false,
             capacity_buffers: false,
+            static_capacity: false,
             quiet_status: false,
             disruption: karpenter_disruption::Policy::default(),
             config_map: None,

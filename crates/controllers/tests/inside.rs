@@ -26,5 +26,7 @@ mod rolling;
 mod scythe;
 #[path = "inside/shop.rs"]
 mod shop;
+#[path = "inside/static_pools.rs"]
+mod static_pools;
 #[path = "inside/whole.rs"]
 mod whole;

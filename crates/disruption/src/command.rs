@@ -33,6 +33,8 @@ pub struct Replacement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
     Empty,
+    /// Of a node of a static pool, which gets another like it whatever its pods need.
+    StaticDrift,
     Drift,
     Multi,
     Single,
@@ -58,7 +60,7 @@ impl Method {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Empty => "Empty",
-            Self::Drift => "Drifted",
+            Self::StaticDrift | Self::Drift => "Drifted",
             Self::Multi | Self::Single => "Underutilized",
         }
     }
@@ -67,7 +69,7 @@ impl Method {
     pub fn label(self) -> &'static str {
         match self {
             Self::Empty => "empty",
-            Self::Drift => "drift",
+            Self::StaticDrift | Self::Drift => "drift",
             Self::Multi => "multi",
             Self::Single => "single",
         }
@@ -77,7 +79,12 @@ impl Method {
 impl Command {
     /// `replace` or `delete`.
     pub fn decision(&self) -> &'static str {
-        if self.replacements.is_empty() { "delete" } else { "replace" }
+        if self.buys() { "replace" } else { "delete" }
+    }
+
+    /// Whether new nodes come first. What a static pool gets is not planned: it is what its template says.
+    pub fn buys(&self) -> bool {
+        self.method == Method::StaticDrift || !self.replacements.is_empty()
     }
 
     pub fn price_before(&self) -> MicroUsd {

@@ -67,6 +67,10 @@ pub enum Reason {
         allowed: u32,
         consumed: u32,
     },
+    /// Its static pool has as many nodes as it may, or more than it should.
+    NoSpareNode {
+        pool: Arc<str>,
+    },
     /// Without it this pod has no place.
     PodHasNoPlace {
         pod: String,

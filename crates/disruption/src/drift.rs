@@ -11,10 +11,16 @@ use crate::rules::Rules;
 use crate::snapshot::{Policy, Snapshot};
 use crate::trial;
 
-/// Consolidation settings do not matter; static pools have their own way.
+/// Consolidation settings do not matter.
 pub fn looks_at(candidate: &Candidate, snapshot: &Snapshot<'_>, policy: &Policy) -> bool {
     let pool = &snapshot.pools[&candidate.pool];
-    !pool.is_static && !policy.paused && !pool.paused
+    !policy.paused && !pool.paused
+}
+
+/// One node of a static pool for another: what it holds is not asked, for the new one comes before it goes.
+pub(crate) fn of_static(candidate: &Candidate) -> Command {
+    let (replacements, moves) = Default::default();
+    Command { method: Method::StaticDrift, candidates: vec![candidate.clone()], replacements, moves, savings: 0 }
 }
 
 /// Those without pods first, then whoever has drifted longest, then by name.

@@ -35,6 +35,7 @@ pub(crate) fn nearest(reasons: &[Reason], policy: &Policy) -> Option<Miss> {
         }
         Reason::Blocked(_)
         | Reason::StaticPool { .. }
+        | Reason::NoSpareNode { .. }
         | Reason::UnknownInstanceType { .. }
         | Reason::MissingLabel { .. }
         | Reason::ConsolidationDisabled { .. }

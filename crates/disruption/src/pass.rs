@@ -52,6 +52,7 @@ pub(crate) fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy
 fn decide<'w>(snapshot: &Snapshot<'w>, policy: &Policy, start: Start<'w>) -> (Proposal, Start<'w>) {
     let Start { standings, moment, what_if, found, world } = start;
     let mut pass = Pass::new(snapshot, &standings, &moment);
+    pass.static_drift(snapshot);
     if pass.moves_nobody() {
         // Nothing has to be compiled. What is known of sets of nodes is not followed any further.
         return (pass.only_empty(policy), Start { standings, moment, what_if, found: None, world });
@@ -63,6 +64,7 @@ fn decide<'w>(snapshot: &Snapshot<'w>, policy: &Policy, start: Start<'w>) -> (Pr
     let movable = standings.movable();
     let mut what_if = what_if.unwrap_or_else(|| WhatIf::new(snapshot.world, &movable));
     let base = what_if.mark();
+    pass.commands.iter().flat_map(|command| &command.candidates).for_each(|going| what_if.close(going.node));
     pass.drift(&rules, &mut what_if);
     let found = pass.consolidate(&rules, &mut what_if, &movable, found).map(|found| (Vec::new(), found));
     what_if.rollback(base);
@@ -124,6 +126,8 @@ fn steadily<'w>(
 struct Pass<'m> {
     moment: &'m Moment,
     empty: Vec<Arc<Candidate>>,
+    /// Of static pools.
+    static_drifted: Vec<Arc<Candidate>>,
     drifted: Vec<Arc<Candidate>>,
     underutilized: Vec<Arc<Candidate>>,
     /// By position in `World::nodes`; nothing for nodes that are somebody else's.
@@ -144,8 +148,13 @@ impl<'m> Pass<'m> {
         let mut drifted: Vec<Arc<Candidate>> =
             standings.of.iter().flatten().filter_map(|standing| standing.drifted.clone()).collect();
         drift::sort(&mut drifted, snapshot);
+        let is_static = |candidate: &Arc<Candidate>| snapshot.pools[&candidate.pool].is_static;
+        let (mut static_drifted, drifted): (Vec<_>, Vec<_>) = drifted.into_iter().partition(is_static);
+        let since = |node: usize| snapshot.nodes[node].drifted.as_ref().map(|drifted| drifted.since);
+        static_drifted.sort_by_key(|candidate| (since(candidate.node), candidate.name.clone()));
         Self {
             moment,
+            static_drifted,
             empty: standings.interesting(Interest::Empty).cloned().collect(),
             drifted,
             underutilized: standings.underutilized(),
@@ -192,6 +201,29 @@ impl<'m> Pass<'m> {
     fn keep(&mut self, candidate: &Candidate, reason: Reason) {
         if let Some(node) = &mut self.nodes[candidate.node] {
             node.reasons.push(reason);
+        }
+    }
+
+    /// As many nodes of static pools as their budgets and their limits on nodes let go.
+    fn static_drift(&mut self, snapshot: &Snapshot<'_>) {
+        if self.static_drifted.is_empty() {
+            return;
+        }
+        let mut left = self.left(Method::StaticDrift.reason());
+        let mut spare: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+        for candidate in std::mem::take(&mut self.static_drifted) {
+            let spare = spare.entry(candidate.pool.clone()).or_insert_with(|| snapshot.pools[&candidate.pool].spare);
+            let Some(units) = left.get_mut(&candidate.pool).filter(|units| **units > 0) else {
+                self.held_by_budget(&candidate, Method::StaticDrift.reason());
+                continue;
+            };
+            if *spare == 0 {
+                self.held_back = true;
+                self.keep(&candidate, Reason::NoSpareNode { pool: candidate.pool.clone() });
+                continue;
+            }
+            (*units, *spare) = (*units - 1, *spare - 1);
+            self.order(drift::of_static(&candidate));
         }
     }
 

@@ -71,6 +71,8 @@ impl Default for NodeFacts {
 pub struct PoolFacts {
     /// Has `replicas`.
     pub is_static: bool,
+    /// How many nodes more than it has a static pool may have just now, to replace others.
+    pub spare: u32,
     pub policy: ConsolidationPolicy,
     /// Nothing for `Never`.
     pub consolidate_after: Option<Duration>,
@@ -88,6 +90,7 @@ impl Default for PoolFacts {
     fn default() -> Self {
         Self {
             is_static: false,
+            spare: 0,
             policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
             consolidate_after: Some(Duration::ZERO),
             budgets: vec![Budget::always("10%")],

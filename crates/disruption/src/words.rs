@@ -17,6 +17,7 @@ impl fmt::Display for Reason {
             Self::Paused { pool: Some(pool) } => write!(f, "Disruption is paused for NodePool {pool:?}"),
             Self::Paused { pool: None } => f.write_str("Disruption is paused"),
             Self::StaticPool { pool } => write!(f, "NodePool {pool:?} is static"),
+            Self::NoSpareNode { pool } => write!(f, "NodePool {pool:?} may have no other node to replace it"),
             Self::UnknownInstanceType { name } => write!(f, "Instance Type {name:?} not found"),
             Self::MissingLabel { label } => write!(f, "Node does not have label {label:?}"),
             Self::ConsolidationDisabled { pool } => write!(f, "NodePool {pool:?} has consolidation disabled"),

@@ -31,6 +31,7 @@ pub fn pool(object: &NodePool, instance_types: Arc<[Arc<InstanceType>]>) -> Pool
     };
     PoolFacts {
         is_static: object.spec.replicas.is_some(),
+        spare: 0,
         policy,
         consolidate_after: disruption.consolidate_after.duration().map(GoDuration::to_std),
         budgets: disruption.budgets.iter().map(budget).collect(),

@@ -71,7 +71,7 @@ async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
     arguments.extend(ports.iter().map(String::as_str));
     let mut command = controller(&kubeconfig, &arguments);
     let log = std::fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("controller.log")).unwrap();
-    let mut controller = Process(command.stdout(log).spawn().unwrap());
+    let controller = Process(command.stdout(log).spawn().unwrap());
     until("readiness", async || page(health, "/readyz").filter(|text| text.starts_with("HTTP/1.1 200"))).await;
     assert!(page(health, "/healthz").unwrap().starts_with("HTTP/1.1 200"));
 
@@ -118,6 +118,23 @@ async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
     until("a saved instance", async || get("/api/v1/namespaces/kube-system/configmaps/kwok-aws-instances-0").await)
         .await;
 
+    // The process dies without a word. The next one, whose region speaks for itself, knows the machine that was bought:
+    // otherwise it would take the claim for one whose machine is gone.
+    let uid = |nodes: &Value| nodes["items"][0]["metadata"]["uid"].clone();
+    drop(controller);
+    let region = Path::new(env!("CARGO_TARGET_TMPDIR")).join("region.kubeconfig");
+    std::fs::copy(&kubeconfig, &region).unwrap();
+    arguments.extend(["--simulate-kubeconfig", region.to_str().unwrap()]);
+    let log = std::fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("restarted.log")).unwrap();
+    let mut controller = Process(self::controller(&kubeconfig, &arguments).stdout(log).spawn().unwrap());
+    let leads = "leader_election_master_status{name=\"karpenter-leader-election\"} 1";
+    until("another leader", async || page(metrics, "/metrics").filter(|text| text.contains(leads))).await;
+    let swept = "controller_runtime_reconcile_total{controller=\"nodeclaim.garbagecollection\"";
+    until("a sweep", async || page(metrics, "/metrics").filter(|text| text.contains(swept))).await;
+    let again = get("/api/v1/nodes").await.unwrap();
+    assert_eq!((again["items"].as_array().unwrap().len(), uid(&again)), (1, uid(&nodes)));
+    assert_eq!(get(pod).await.unwrap()["status"]["phase"], "Running");
+
     // Waiting for an empty node to be noticed would take most of a minute; a user's word is enough.
     let claims = get("/apis/karpenter.sh/v1/nodeclaims").await.unwrap();
     let claim = claims["items"][0]["metadata"]["name"].as_str().unwrap();
@@ -136,6 +153,15 @@ async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
     assert_eq!(held["metadata"]["managedFields"][0]["manager"], "karpenter", "{}", held["metadata"]);
     end(&mut controller);
     assert_eq!(get(lease).await.unwrap()["spec"]["holderIdentity"], "");
+}
+
+#[test]
+fn a_region_that_cannot_speak_for_itself_is_told_at_the_start() {
+    let (_cluster, kubeconfig) = cluster();
+    let ended = controller(&kubeconfig, &["--simulate-kubeconfig", "/nowhere/region.kubeconfig"]).output().unwrap();
+    let said = [ended.stdout, ended.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(!ended.status.success() && said.contains("/nowhere/region.kubeconfig"), "{said}");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::bits::Bits;
 use crate::launch::LISTED;
 use crate::problem::Problem;
 use crate::state::Claim;
-use crate::template::short_of_min_values;
+use crate::template::{self, short_of_min_values};
 use crate::terms::{KeyId, SetId};
 
 /// A claim that its cut type list no longer lets launch.
@@ -134,17 +134,8 @@ impl Problem<'_> {
             let listed = Requirement::one_of(capacity_types.iter().map(|name| &**name));
             requirements.0.insert(Arc::from(CAPACITY_TYPE), Requirement { min_values, ..listed });
         }
-        let words = &self.world.vocabulary;
         let pool = &self.world.pools[self.templates[claim.template].pool];
-        let mut labels: Labels = pool.labels.clone();
-        labels.insert(karpenter_core::labels::NODEPOOL.to_owned(), pool.name.to_string());
-        labels.insert(pool.node_class_label.0.to_string(), pool.node_class_label.1.to_string());
-        for (key, requirement) in requirements.iter() {
-            let custom = !words.is_well_known(key) && !words.is_restricted(key) && !labels.contains_key(key);
-            if let Some(value) = requirement.pick().filter(|_| custom) {
-                labels.insert(key.to_owned(), value.to_string());
-            }
-        }
+        let labels = template::labels(pool, &requirements, &self.world.vocabulary);
         (requirements, labels)
     }
 

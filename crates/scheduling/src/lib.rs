@@ -50,6 +50,7 @@ pub use crate::deadline::Deadline;
 use crate::problem::Problem;
 use crate::solution::{BASELINE, Solution};
 use crate::template::Dropped;
+pub use crate::template::bare_claim;
 
 /// How pods are packed onto new nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! NodePools as the solver sees them: what a fresh claim of each would be.
 
-use karpenter_core::labels::{INITIALIZED, NODEPOOL, REGISTERED, Vocabulary};
+use karpenter_core::labels::{INITIALIZED, Labels, NODEPOOL, REGISTERED, Vocabulary};
 use karpenter_core::ports::HostPort;
 use karpenter_core::resources::NODES;
 use karpenter_core::settings::MinValuesPolicy;
@@ -63,6 +63,31 @@ pub(crate) fn base_requirements(pool: &Pool, words: &Vocabulary) -> Requirements
     set.add(REGISTERED, Requirement::one("true"));
     set.add(INITIALIZED, Requirement::one("true"));
     set
+}
+
+/// The labels of a claim with these requirements: the pool's own, and a value for each key that is nobody's but the
+/// user's. What is well known is for the provider to fill in.
+pub(crate) fn labels(pool: &Pool, requirements: &Requirements, words: &Vocabulary) -> Labels {
+    let mut labels: Labels = pool.labels.clone();
+    labels.insert(NODEPOOL.to_owned(), pool.name.to_string());
+    labels.insert(pool.node_class_label.0.to_string(), pool.node_class_label.1.to_string());
+    for (key, requirement) in requirements.iter() {
+        let custom = !words.is_well_known(key) && !words.is_restricted(key) && !labels.contains_key(key);
+        if let Some(value) = requirement.pick().filter(|_| custom) {
+            labels.insert(key.to_owned(), value.to_string());
+        }
+    }
+    labels
+}
+
+/// What a claim of the pool says that is made for no pod.
+pub fn bare_claim(pool: &Pool, words: &Vocabulary) -> (Requirements, Labels) {
+    let mut requirements = base_requirements(pool, words);
+    for key in [REGISTERED, INITIALIZED] {
+        requirements.0.remove(key);
+    }
+    let labels = labels(pool, &requirements, words);
+    (requirements, labels)
 }
 
 /// Whether the pool's own requirements exclude each other on some key.

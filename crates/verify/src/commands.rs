@@ -84,16 +84,16 @@ fn node(snapshot: &Snapshot<'_>, policy: &Policy, method: Method, index: usize, 
     let pool = node.labels.get(karpenter_core::labels::NODEPOOL).and_then(|name| snapshot.pools.get(name.as_str()));
     let Some(pool) = pool else { return must(false, "has no pool") };
     must(!policy.paused && !pool.paused, "is taken though disruption is paused");
-    must(!pool.is_static, "is of a static pool");
+    must(pool.is_static == (method == Method::StaticDrift), "is not of the kind of pool that the method is for");
     let pods: Vec<&Pod> = world.pods.iter().filter(|pod| pod.node.as_ref() == Some(&node.name)).collect();
-    let waived = method == Method::Drift && facts.bounded_drain;
+    let waived = matches!(method, Method::StaticDrift | Method::Drift) && facts.bounded_drain;
     for pod in pods.iter().filter(|_| !waived) {
         let active = !waiting::is_terminal(pod) && !pod.terminating;
         must(!(active && waiting::protected(world, pod)), &format!("has {}, which is not to be disrupted", pod.name));
         must(!held(world, pod), &format!("has {}, which a PodDisruptionBudget holds", pod.name));
     }
     match method {
-        Method::Drift => must(facts.drifted.is_some(), "has not drifted"),
+        Method::StaticDrift | Method::Drift => must(facts.drifted.is_some(), "has not drifted"),
         Method::Empty => {
             must(pool.consolidate_after.is_some() && facts.consolidatable, "is not consolidatable");
             let cost: f64 =

@@ -46,6 +46,7 @@ fn rules() -> impl Strategy<Value = PoolFacts> {
     (prop::sample::select(policies.to_vec()), after, prop::collection::vec(budget(), 0..4)).prop_map(
         |(policy, consolidate_after, budgets)| PoolFacts {
             is_static: false,
+            spare: 0,
             policy,
             consolidate_after,
             budgets,

@@ -108,18 +108,14 @@ impl Reconciler for ClaimConditions {
             }
             // Its usage changes with every node and is nothing to its claims.
             What::NodePool(pair) if pair.new.is_some() && says_something_new(pair) => of_pool(&change.key.name),
-            What::Pod(pair) => {
-                let node = pair.latest().and_then(|pod| pod.pod.node.clone());
-                let claims = node.and_then(|name| context.index.node(&name));
-                let claims = claims.map(|node| context.index.claims_of_node(&node)).unwrap_or_default();
-                claims.iter().map(|claim| Key::of(&claim.metadata)).collect()
-            }
             What::NodeClass(pair) if pair.new.is_some() => {
                 let claims = context.index.node_claims().into_iter();
                 let of_class = claims.filter(|claim| claim.spec.node_class_ref.name == *change.key.name);
                 of_class.map(|claim| Key::of(&claim.metadata)).collect()
             }
-            What::NodePool(_) | What::NodeClass(_) | What::NodeOverlay(_) | What::Node(_) | What::Other => Vec::new(),
+            // When pods last came or went is written in the claim.
+            What::Pod(_) | What::Node(_) => Vec::new(),
+            What::NodePool(_) | What::NodeClass(_) | What::NodeOverlay(_) | What::Other => Vec::new(),
         }
     }
 
@@ -216,8 +212,25 @@ fn observe(key: &Key, context: &Context) -> Option<(std::sync::Arc<NodeClaim>, s
     Some((claim, pool))
 }
 
+/// Most looks find nothing new; then the claim need not be copied.
+fn says_it_already(claim: &NodeClaim, drift: &Result<Drift>, quiet: Verdict) -> bool {
+    let of_drift = match drift {
+        Ok(Drift::Not) => claim.condition(conditions::DRIFTED).is_none(),
+        Ok(Drift::For(_)) => false,
+        Ok(Drift::Unknown) | Err(_) => true,
+    };
+    of_drift
+        && match quiet {
+            Verdict::Set => claim.condition_status(conditions::CONSOLIDATABLE) == Status::True,
+            Verdict::Remove | Verdict::RemoveUntil(_) => claim.condition(conditions::CONSOLIDATABLE).is_none(),
+        }
+}
+
 /// The claim with its conditions as they should be, if they are not.
 fn changed(claim: &NodeClaim, drift: &Result<Drift>, quiet: Verdict, now: Timestamp) -> Option<NodeClaim> {
+    if says_it_already(claim, drift, quiet) {
+        return None;
+    }
     let mut changed = claim.clone();
     let mut conditions = changed.conditions_at(now);
     let mut differs = match drift {

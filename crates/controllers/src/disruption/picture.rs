@@ -136,7 +136,8 @@ async fn all_pools(context: &Context) -> Pools {
             }
         };
         let cost = cost(context, &name, &types);
-        all.insert(name.clone(), PoolFacts { cost, ..facts::pool(&pool, types) });
+        let spare = if pool.spec.replicas.is_some() { context.static_nodes.spare(&pool, context) } else { 0 };
+        all.insert(name.clone(), PoolFacts { cost, spare, ..facts::pool(&pool, types) });
         objects.insert(name, pool);
     }
     (objects, all)

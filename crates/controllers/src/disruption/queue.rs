@@ -85,8 +85,8 @@ pub struct Held {
 pub struct Replacement {
     pub claim: String,
     pub initialized: bool,
-    /// What it was expected to become.
-    pub expected: Launch,
+    /// What it was expected to become, where that was planned.
+    pub expected: Option<Launch>,
 }
 
 impl Command {
@@ -291,7 +291,7 @@ impl Queue {
             state.patience.succeeded(&Wall::drift(target.pool.metadata.name.as_deref().unwrap_or_default()));
         }
         for replacement in command.replacements.iter().filter(|replacement| replacement.initialized) {
-            state.patience.succeeded(&Wall::offering(&replacement.expected));
+            replacement.expected.iter().for_each(|expected| state.patience.succeeded(&Wall::offering(expected)));
         }
     }
 
@@ -322,7 +322,8 @@ impl Queue {
             let pools = drifting.filter_map(|target| target.pool.metadata.name.as_deref().map(Wall::drift));
             self.commands.failed(pools, now);
             let lost = command.replacements.iter().filter(|replacement| !replacement.initialized);
-            self.commands.failed(lost.map(|replacement| Wall::offering(&replacement.expected)), now);
+            let expected = lost.filter_map(|replacement| replacement.expected.as_ref());
+            self.commands.failed(expected.map(Wall::offering), now);
         }
         context.recorder.decided(Decision::RolledBack { reason, nodes: command.nodes(), why: why.to_owned() });
     }

@@ -20,11 +20,12 @@ use crate::error::{Error, Result};
 use crate::metrics::{DRIFT, EMPTINESS, MULTI, MethodName, SINGLE};
 use crate::provisioning;
 use crate::recorder::ObjectRef;
+use crate::static_pools;
 
 pub(super) fn named(method: Method) -> MethodName {
     match method {
         Method::Empty => EMPTINESS,
-        Method::Drift => DRIFT,
+        Method::StaticDrift | Method::Drift => DRIFT,
         Method::Multi => MULTI,
         Method::Single => SINGLE,
     }
@@ -39,10 +40,15 @@ impl Commands {
         self.are_free(&held)?;
         let method = named(command.method);
         log(command, &held, method);
-        let held = set_apart(context, held, method.reason, !command.replacements.is_empty()).await?;
-        let replacements = replace(context, picture, command, method).await?;
+        let held = set_apart(context, held, method.reason, command.buys()).await?;
+        // Until they are marked, nobody shall make up for nodes that get a replacement here.
+        let pending = command.method == Method::StaticDrift;
+        let names = held.iter().filter(|_| pending).map(|target| target.claim.name.clone()).collect();
+        let pending = context.static_nodes.replacing(names);
+        let replacements = replace(context, picture, command, &held, method).await?;
         let ids: Vec<MachineId> = held.iter().map(|target| target.id.clone()).collect();
         context.index.mark(&ids);
+        drop(pending);
         nominate(context, picture, command, &replacements);
         let mut pools: Vec<String> = held.iter().filter_map(|target| target.pool.metadata.name.clone()).collect();
         pools.sort();
@@ -55,9 +61,9 @@ impl Commands {
             replacements: replacements.clone(),
             savings: command.savings,
         });
-        let expected = command.replacements.iter().map(|replacement| replacement.node.launch.clone());
-        let replacement = |(claim, expected)| Replacement { claim, initialized: false, expected };
-        let replacements = replacements.into_iter().zip(expected).map(replacement).collect();
+        let mut expected = command.replacements.iter().map(|replacement| replacement.node.launch.clone());
+        let replacement = |claim| Replacement { claim, initialized: false, expected: expected.next() };
+        let replacements = replacements.into_iter().map(replacement).collect();
         let id = self.enqueue(method, context.clock.now(), held, replacements);
         context.wake(QUEUE, key(id));
         Ok(())
@@ -104,8 +110,19 @@ async fn set_apart(context: &Context, all: Vec<Held>, reason: &'static str, buys
 }
 
 /// Creates all replacements, or none: what was created before another failed is deleted again while nothing was bought.
-async fn replace(context: &Context, picture: &Picture, command: &Proposed, method: MethodName) -> Result<Vec<String>> {
+async fn replace(
+    context: &Context,
+    picture: &Picture,
+    command: &Proposed,
+    held: &[Held],
+    method: MethodName,
+) -> Result<Vec<String>> {
     let mut creations: Vec<BoxFuture<'_, Result<NodeClaim>>> = Vec::with_capacity(command.replacements.len());
+    for target in held.iter().filter(|_| command.method == Method::StaticDrift) {
+        let right = context.static_nodes.reserve(&target.pool, 1, context).pop();
+        let full = || Error::other(format!("replacing {}, its pool's node limit is reached", target.node.name));
+        creations.push(Box::pin(static_pools::create(context, &target.pool, method.label, right.ok_or_else(full)?)));
+    }
     for replacement in &command.replacements {
         let offer = &picture.offers[replacement.node.pool];
         creations.push(Box::pin(provisioning::create(context, &picture.world, offer, &replacement.node, method.label)));
@@ -175,6 +192,7 @@ fn log(command: &Proposed, held: &[Held], method: MethodName) {
                 "instance-type": label(target, INSTANCE_TYPE), "capacity-type": label(target, CAPACITY_TYPE)})
         })
         .collect();
+    let bare = held.iter().filter(|_| command.method == Method::StaticDrift).map(|_| json!({}));
     let replacements: Vec<_> = command
         .replacements
         .iter()
@@ -182,6 +200,7 @@ fn log(command: &Proposed, held: &[Held], method: MethodName) {
             let five: Vec<&Arc<str>> = replacement.instance_types.iter().take(5).collect();
             json!({"capacity-type": &*replacement.node.launch.capacity_type, "instance-types": five})
         })
+        .chain(bare)
         .collect();
     tracing::info!(
         command = text(command, held, method),
@@ -204,7 +223,8 @@ fn text(command: &Proposed, held: &[Held], method: MethodName) -> String {
     let nodes: Vec<&str> = held.iter().map(|target| target.node.name.as_str()).collect();
     let mut pools: Vec<&str> = held.iter().filter_map(|target| target.pool.metadata.name.as_deref()).collect();
     pools.dedup();
-    let replacements = match command.replacements.len() {
+    let bare = if command.method == Method::StaticDrift { held.len() } else { 0 };
+    let replacements = match command.replacements.len() + bare {
         0 => String::new(),
         1 => " -> [1 replacement]".to_owned(),
         many => format!(" -> [{many} replacements]"),

@@ -62,7 +62,7 @@ fn reasons_to_go(proposal: &Proposal, node: &NodeDecision, drifted: bool) -> Vec
     if let Decision::Disrupt { command } = node.decision {
         found.push(proposal.commands[command].method.reason());
     }
-    let blocked = node.reasons.iter().any(|reason| matches!(reason, Reason::Blocked(_) | Reason::StaticPool { .. }));
+    let blocked = node.reasons.iter().any(|reason| matches!(reason, Reason::Blocked(_)));
     if drifted && !blocked {
         found.push(Method::Drift.reason());
     }
@@ -84,6 +84,7 @@ fn reasons_to_go(proposal: &Proposal, node: &NodeDecision, drifted: bool) -> Vec
             Reason::Blocked(_)
             | Reason::Paused { .. }
             | Reason::StaticPool { .. }
+            | Reason::NoSpareNode { .. }
             | Reason::UnknownInstanceType { .. }
             | Reason::MissingLabel { .. }
             | Reason::ConsolidationDisabled { .. }

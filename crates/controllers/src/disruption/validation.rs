@@ -86,7 +86,7 @@ impl<'s, 'w> Second<'s, 'w> {
     pub(super) fn judge(&mut self, command: &Command) -> Verdict {
         match command.method {
             Method::Empty => self.still_empty(command),
-            Method::Drift | Method::Multi | Method::Single => self.still_worth_it(command),
+            Method::StaticDrift | Method::Drift | Method::Multi | Method::Single => self.still_worth_it(command),
         }
     }
 

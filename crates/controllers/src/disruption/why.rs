@@ -36,6 +36,7 @@ pub fn told(reason: &Reason, drifted: bool) -> Told {
         | Reason::SpotToSpotFlexibility { .. }
         | Reason::NotAsScheduled { .. }
         | Reason::NotWorthIt { .. } => Told::Unconsolidatable,
+        Reason::NoSpareNode { .. } => Told::Blocked,
         Reason::StaticPool { .. }
         | Reason::NotYetQuiet { .. }
         | Reason::Budget { .. }

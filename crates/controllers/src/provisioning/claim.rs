@@ -9,7 +9,7 @@ use karpenter_api::labels as api_labels;
 use karpenter_api::nodeclaim::ResourceRequirements;
 use karpenter_api::requirement::NodeSelectorRequirement;
 use karpenter_api::{NODEPOOL_HASH_VERSION, NodeClaim, NodePool, Quantity, nodepool_hash};
-use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED};
+use karpenter_core::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, Labels, REGISTERED, Vocabulary};
 use karpenter_core::plan::NewNode;
 use karpenter_core::requirement::Requirement;
 use karpenter_core::requirements::Requirements;
@@ -20,17 +20,35 @@ use crate::amounts::shown;
 /// As it is sent to an API server, which names it. `object` is what `pool` was reduced from when the pass began: a pool
 /// that is edited meanwhile still gives claims with its old hash, so that drift finds them.
 pub fn node_claim(pool: &Pool, object: &NodePool, node: &NewNode) -> NodeClaim {
-    let template = &object.spec.template;
+    let mut claim = of_template(object, node.labels.clone());
+    let relaxed = (api_labels::MIN_VALUES_RELAXED.to_owned(), node.min_values_relaxed.to_string());
+    claim.metadata.annotations.get_or_insert_default().extend([relaxed]);
+    claim.spec.requirements = written(&narrowed(pool, node));
+    let requests = shown(&node.requests).into_iter().map(|(name, text)| (name, Quantity(text))).collect();
+    claim.spec.resources = Some(ResourceRequirements { requests: Some(requests) });
+    claim
+}
+
+/// A claim that no pod asked for, of a static pool: what the template says, and the provider chooses.
+pub fn static_claim(pool: &Pool, object: &NodePool, words: &Vocabulary) -> NodeClaim {
+    let (requirements, labels) = karpenter_scheduling::bare_claim(pool, words);
+    let mut claim = of_template(object, labels);
+    claim.spec.requirements = written(&requirements);
+    claim
+}
+
+fn of_template(object: &NodePool, labels: Labels) -> NodeClaim {
+    let (template, name) = (&object.spec.template, object.metadata.name.as_deref().unwrap_or_default());
     let mut claim = NodeClaim::default();
-    claim.metadata.generate_name = Some(format!("{}-", pool.name));
+    claim.metadata.generate_name = Some(format!("{name}-"));
     // Nothing is launched without it; a claim that is born with it saves a write.
     claim.metadata.finalizers = Some(vec![api_labels::TERMINATION_FINALIZER.to_owned()]);
-    claim.metadata.labels = Some(node.labels.clone());
-    claim.metadata.annotations = Some(annotations(object, node));
+    claim.metadata.labels = Some(labels);
+    claim.metadata.annotations = Some(annotations(object));
     claim.metadata.owner_references = Some(vec![OwnerReference {
         api_version: "karpenter.sh/v1".to_owned(),
         kind: "NodePool".to_owned(),
-        name: pool.name.to_string(),
+        name: name.to_owned(),
         uid: object.metadata.uid.clone().unwrap_or_default(),
         block_owner_deletion: Some(true),
         controller: None,
@@ -40,13 +58,10 @@ pub fn node_claim(pool: &Pool, object: &NodePool, node: &NewNode) -> NodeClaim {
     claim.spec.node_class_ref = template.spec.node_class_ref.clone();
     claim.spec.termination_grace_period = template.spec.termination_grace_period.clone();
     claim.spec.expire_after = template.spec.expire_after.clone();
-    claim.spec.requirements = written(&narrowed(pool, node));
-    let requests = shown(&node.requests).into_iter().map(|(name, text)| (name, Quantity(text))).collect();
-    claim.spec.resources = Some(ResourceRequirements { requests: Some(requests) });
     claim
 }
 
-fn annotations(pool: &NodePool, node: &NewNode) -> BTreeMap<String, String> {
+fn annotations(pool: &NodePool) -> BTreeMap<String, String> {
     let own = pool.spec.template.annotations().map(|(key, value)| (key.to_owned(), value.to_owned()));
     let mut all: BTreeMap<String, String> = own.collect();
     // Kubelet settings from the days of v1beta1 are the pool's own, and its nodes get them.
@@ -54,7 +69,6 @@ fn annotations(pool: &NodePool, node: &NewNode) -> BTreeMap<String, String> {
     all.extend(kubelet.map(|(key, value)| (key.clone(), value.clone())));
     all.insert(api_labels::NODEPOOL_HASH.to_owned(), nodepool_hash(pool));
     all.insert(api_labels::NODEPOOL_HASH_VERSION.to_owned(), NODEPOOL_HASH_VERSION.to_owned());
-    all.insert(api_labels::MIN_VALUES_RELAXED.to_owned(), node.min_values_relaxed.to_string());
     all
 }
 

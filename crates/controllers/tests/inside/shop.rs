@@ -143,7 +143,9 @@ impl Shop {
             let found = claim.spec.requirements.iter().find(|wish| wish.key == key)?;
             Some(found.values().to_vec())
         };
-        let wanted = values(INSTANCE_TYPE).unwrap();
+        // A claim that leaves the choice to us gets the first that there is.
+        let any = || self.types.iter().map(|kind| kind.name.to_string()).collect();
+        let wanted = values(INSTANCE_TYPE).unwrap_or_else(any);
         state.attempts.push((Instant::now(), wanted.join(",")));
         let in_stock = |name: &String| !state.sold_out.contains(name);
         let wanted: Vec<String> = wanted.into_iter().filter(in_stock).collect();

@@ -47,3 +47,28 @@ fn a_pod_without_a_place_keeps_a_drifted_node() {
     assert_eq!(scene.commands(), Vec::<String>::new());
     assert!(scene.why("a").contains("Pod default/p would not find another place"), "{}", scene.why("a"));
 }
+
+#[test]
+fn nodes_of_static_pools_go_one_for_one_the_longest_drifted_first() {
+    // covers: STATIC-17, STATIC-20, DIS-CAND-12, DIS-LOOP-08
+    // Whether they hold pods, or pods would find another place, does not matter.
+    let fixed = |spare: u32, nodes: &str| {
+        let nodes = nodes.to_owned();
+        let scene = scene().rules(move |pool| {
+            (pool.is_static, pool.spare, pool.budgets) = (true, spare, vec![budget(&nodes)]);
+        });
+        let scene = with(scene, "new", "2026-01-01T12:00:00Z");
+        let scene = with(scene, "old", "2026-01-01T01:00:00Z");
+        let scene = with(scene, "bare", "2026-01-01T18:00:00Z");
+        scene.node("fine", "small").pod(pod("p").select("team", "gone").on("old")).pod(pod("q").on("new"))
+    };
+    let all = ["drift old -> ", "drift new -> ", "drift bare -> "];
+    let commands = fixed(9, "100%").propose().commands;
+    assert!(commands.iter().all(|one| one.method == Method::StaticDrift && one.decision() == "replace"));
+    assert_eq!(fixed(9, "100%").commands(), all);
+    assert_eq!(fixed(2, "100%").commands(), all[..2]);
+    assert_eq!(fixed(9, "1").commands(), all[..1]);
+    assert!(fixed(0, "100%").commands().is_empty());
+    assert!(fixed(0, "100%").why("old").contains("may have no other node to replace it"));
+    assert!(fixed(9, "1").why("new").contains("budget"), "{}", fixed(9, "1").why("new"));
+}

@@ -177,6 +177,10 @@ pub(crate) fn sentence(record: &Record) -> String {
             let saves = *savings as f64 / 1e6;
             format!("remove {}{instead}: {reason}, saves ${saves:.4}/h", nodes.join(", "))
         }
+        Decision::Resized { pool, replicas, added, removed } => match added.len() {
+            0 => format!("delete {} of static pool {pool}, which wants {replicas}", removed.join(", ")),
+            _ => format!("buy {} for static pool {pool}, which wants {replicas}", added.join(", ")),
+        },
         Decision::RolledBack { reason, nodes, why } => format!("keep {} after all ({reason}): {why}", nodes.join(", ")),
     }
 }

@@ -195,6 +195,7 @@ impl ControllerSettings {
             node_repair: self.shared.gates.node_repair,
             node_overlays: self.shared.gates.node_overlay,
             capacity_buffers: self.shared.gates.capacity_buffer,
+            static_capacity: self.shared.gates.static_capacity,
             quiet_status: self.quiet_status,
             disruption: self.shared.disruption.clone(),
             config_map: self.namespace.clone().map(|namespace| (namespace, CONFIG_MAP.to_owned())),

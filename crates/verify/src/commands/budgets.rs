@@ -11,7 +11,7 @@ use karpenter_disruption::{Budget, Command, Method, Snapshot};
 use super::Fault;
 
 /// The methods in the order in which they are tried: a later one sees what an earlier one takes.
-const ORDER: [Method; 4] = [Method::Empty, Method::Drift, Method::Multi, Method::Single];
+const ORDER: [Method; 5] = [Method::Empty, Method::StaticDrift, Method::Drift, Method::Multi, Method::Single];
 
 pub(super) fn judge(snapshot: &Snapshot<'_>, commands: &[Command], found: &mut Vec<Fault>) {
     for (name, pool) in &snapshot.pools {

@@ -100,7 +100,8 @@ fn exclusions_beside_a_bound_are_written_too() {
 fn a_lowered_floor_is_annotated() {
     // covers: SCH-NEW-28
     for relaxed in [true, false] {
-        let all = annotations(&NodePool::default(), &node(Requirements::new(), relaxed));
+        let made = node_claim(&pool(Vec::new()), &NodePool::default(), &node(Requirements::new(), relaxed));
+        let all = made.metadata.annotations.unwrap();
         assert_eq!(all["karpenter.sh/nodeclaim-min-values-relaxed"], relaxed.to_string());
     }
 }

@@ -108,7 +108,8 @@ fn an_evicted_pod_is_not_evicted_again_before_the_watch_had_its_time() {
 }
 
 fn tracked() -> Arc<TrackedPod> {
-    let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "1"}, "spec": {"nodeName": "n", "containers": []}});
+    let pod =
+        json!({"metadata": {"name": "p", "namespace": "ns", "uid": "1"}, "spec": {"nodeName": "n", "containers": []}});
     let pod = serde_json::from_value(pod).unwrap();
     Arc::new(reduce::tracked_pod(&pod, &mut Interner::default()).unwrap())
 }

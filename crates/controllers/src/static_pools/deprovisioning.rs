@@ -1,0 +1,86 @@
+//! Letting surplus nodes go.
+
+use async_trait::async_trait;
+use futures_util::future::{BoxFuture, join_all};
+use karpenter_api::NodeClaim;
+use karpenter_index::{Change, Key, Pair};
+
+use super::counts::Stage;
+use super::surplus::{self, Member};
+use super::{RECHECK, is_resized, is_static, observe, pool_of};
+use crate::context::Context;
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::reconciler::{Action, Reconciler};
+
+/// The controller `static.deprovisioning`, keyed by NodePool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deprovisioning;
+
+#[async_trait]
+impl Reconciler for Deprovisioning {
+    fn name(&self) -> &'static str {
+        "static.deprovisioning"
+    }
+
+    fn wake(&self, change: &Change, context: &Context) -> Vec<Key> {
+        if let Some(pools) = change.node_pool() {
+            return is_resized(pools).then(|| change.key.clone()).into_iter().collect();
+        }
+        let created = change.node_claim().filter(|claims| claims.old.is_none());
+        let pools = created.and_then(Pair::latest).and_then(|claim| pool_of(claim));
+        pools.filter(|pool| is_static(pool, context)).map(Key::cluster).into_iter().collect()
+    }
+
+    /// No budget and no readiness is asked for, and a cluster that is not wholly known can only seem too small.
+    async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
+        let Some((_, replicas)) = observe(key, context) else { return Ok(Action::Done) };
+        let counts = context.static_nodes.counts(&key.name, context);
+        let surplus = counts.surplus(replicas);
+        if surplus == 0 {
+            return Ok(Action::After(RECHECK));
+        }
+        tracing::info!(
+            pool = &*key.name,
+            current = counts.active,
+            desired = replicas,
+            "deprovision-count" = surplus,
+            "deprovisioning nodeclaims to satisfy replica count"
+        );
+        let surplus = usize::try_from(surplus).unwrap_or(usize::MAX);
+        let going = surplus::first(members(&key.name, context), surplus);
+        let mut deletions: Vec<BoxFuture<'_, Result<String>>> = Vec::with_capacity(going.len());
+        for Member { name, uid, .. } in going {
+            deletions.push(Box::pin(async move {
+                // What the server answers is in the index at once, where it counts as deleting.
+                context.delete::<NodeClaim>(&name, &uid).await?;
+                tracing::debug!(claim = name, "deleting nodeclaim");
+                Ok(name)
+            }));
+        }
+        let (mut removed, mut errors) = (Vec::new(), Vec::new());
+        for result in join_all(deletions).await {
+            match result {
+                Ok(name) => removed.push(name),
+                Err(error) => errors.push(error),
+            }
+        }
+        if !removed.is_empty() {
+            let pool = key.name.clone();
+            context.recorder.decided(Decision::Resized { pool, replicas, added: Vec::new(), removed });
+        }
+        Error::all(errors).map(|()| Action::After(RECHECK))
+    }
+
+    fn concurrency(&self) -> usize {
+        10
+    }
+}
+
+/// The pool's claims that count as active, with what runs on them.
+fn members(pool: &str, context: &Context) -> Vec<Member> {
+    let claims = context.index.node_claims();
+    let mine = claims.iter().filter(|claim| pool_of(claim) == Some(pool) && context.index.is_managed(claim));
+    let active = mine.filter(|claim| context.static_nodes.stage(claim, context) == Stage::Active);
+    active.map(|claim| Member::of(claim, context)).collect()
+}
