@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use karpenter_core::labels::HOSTNAME;
 use karpenter_core::taints::untolerated;
-use karpenter_core::{Requirement, Requirements, World};
+use karpenter_core::{Node, Requirement, Requirements, World};
 use rustc_hash::FxHashMap;
 
 use crate::bits::Bits;
@@ -204,12 +204,11 @@ impl<'a> Places<'a> {
         }
         let mut target = vec![None; world.nodes.len()];
         nodes.iter().enumerate().for_each(|(at, node)| target[node.index] = Some(at));
-        let sets = world.nodes.iter().map(|node| {
-            let mut labels = Requirements::from_labels(&node.labels, &world.vocabulary);
-            labels.0.insert(Arc::from(HOSTNAME), Requirement::one(node.hostname()));
-            terms.set(&labels)
-        });
-        let sets = sets.collect();
+        let set = |(node, target): (&Node, &Option<usize>)| match target {
+            Some(at) => nodes[*at].set,
+            None => terms.of_node(node),
+        };
+        let sets = world.nodes.iter().zip(&target).map(set).collect();
         Self { world, nodes, bound, by_look, by_name, target, sets, passed: FxHashMap::default() }
     }
 

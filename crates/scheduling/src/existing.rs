@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use karpenter_core::labels::HOSTNAME;
 use karpenter_core::pod::Pod;
 use karpenter_core::ports::HostPort;
 use karpenter_core::taints::untolerated;
-use karpenter_core::{Requirement, Requirements, Resources, Taint, Toleration, World};
+use karpenter_core::{Resources, Taint, Toleration, World};
 use rustc_hash::FxHashMap;
 
 use crate::bits::Bits;
@@ -62,9 +61,7 @@ pub(crate) fn one(
     names: &mut ResourceNames,
 ) -> ExistingNode {
     let node = &world.nodes[index];
-    let mut labels = Requirements::from_labels(&node.labels, &world.vocabulary);
-    labels.0.insert(Arc::from(HOSTNAME), Requirement::one(node.hostname()));
-    let set = terms.set(&labels);
+    let set = terms.of_node(node);
     let (mut used, mut daemons_here) = (Resources::new(), Resources::new());
     let mut ports = Vec::new();
     let mut volumes: BTreeMap<Arc<str>, BTreeSet<_>> = BTreeMap::new();

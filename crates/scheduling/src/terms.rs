@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use karpenter_core::labels::Vocabulary;
-use karpenter_core::{Requirement, Requirements};
+use karpenter_core::labels::{HOSTNAME, Vocabulary};
+use karpenter_core::{Node, Requirement, Requirements};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -135,6 +135,28 @@ impl Terms {
         }
         entries.sort_unstable();
         self.intern(&entries)
+    }
+
+    /// What a node is: each of its labels, and the name it goes by. Labels of one meaning must agree.
+    pub(crate) fn of_node(&mut self, node: &Node) -> SetId {
+        let vocabulary = self.vocabulary.clone();
+        let mut entries: SmallVec<[(KeyId, ReqId); 32]> = SmallVec::new();
+        for (key, value) in &node.labels {
+            let key = vocabulary.normalize(key);
+            if key != HOSTNAME {
+                entries.push((self.key(key), self.one(value)));
+            }
+        }
+        entries.push((self.key(HOSTNAME), self.one(node.hostname())));
+        entries.sort_unstable();
+        let mut set: SmallVec<[(KeyId, ReqId); 32]> = SmallVec::new();
+        for (key, req) in entries {
+            match set.last_mut() {
+                Some((last, known)) if *last == key => *known = self.meet(*known, req),
+                _ => set.push((key, req)),
+            }
+        }
+        self.intern(&set)
     }
 
     pub(crate) fn single(&mut self, key: KeyId, req: ReqId) -> SetId {
