@@ -155,6 +155,10 @@ impl Simulated {
 async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness) -> anyhow::Result<Started> {
     let clock = Clock::system();
     let connection = Connection::from_environment(settings.client_rate).await?;
+    let of_region = match &args.simulate_kubeconfig {
+        Some(file) => Connection::from_file(file).await?.client,
+        None => connection.client.clone(),
+    };
     // Before everything else: objects that are stored as v1beta1 cannot even be listed without it.
     let webhook = shift::Hook::start(&connection, settings, &clock).await?;
     if args.install_crds {
@@ -164,7 +168,7 @@ async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness
     readiness.has_kinds();
     let mut facts = settings.of_provider();
     let Market { aws, account, simulated } = match &args.simulate_region {
-        Some(region) => simulate(args, region, &connection, &mut facts, &clock).await?,
+        Some(region) => simulate(args, region, &connection, of_region, &mut facts, &clock).await?,
         None => {
             let account = real::open().await?;
             Market { aws: account.aws.clone(), account: Some(account), simulated: None }
@@ -204,6 +208,7 @@ async fn simulate(
     args: &Args,
     region: &str,
     connection: &Connection,
+    of_region: kube::Client,
     facts: &mut Settings,
     clock: &Clock,
 ) -> anyhow::Result<Market> {
@@ -217,10 +222,6 @@ async fn simulate(
     options.cluster_endpoint.clone_from(&facts.cluster_endpoint);
     options.kubernetes_version = version;
     let market = simulated::region(options, clock);
-    let of_region = match &args.simulate_kubeconfig {
-        Some(file) => Connection::from_file(file).await?.client,
-        None => connection.client.clone(),
-    };
     let simulated = Simulated {
         region: market.clone(),
         client: of_region,

@@ -158,7 +158,9 @@ async fn a_pod_gets_a_node_and_the_node_goes_with_its_claim() {
 #[test]
 fn a_region_that_cannot_speak_for_itself_is_told_at_the_start() {
     let (_cluster, kubeconfig) = cluster();
-    let ended = controller(&kubeconfig, &["--simulate-kubeconfig", "/nowhere/region.kubeconfig"]).output().unwrap();
+    let ports = [format!("--health-probe-port={}", free_port()), format!("--metrics-port={}", free_port())];
+    let region = ["--simulate-kubeconfig", "/nowhere/region.kubeconfig", &ports[0], &ports[1]];
+    let ended = controller(&kubeconfig, &region).output().unwrap();
     let said = [ended.stdout, ended.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(!ended.status.success() && said.contains("/nowhere/region.kubeconfig"), "{said}");

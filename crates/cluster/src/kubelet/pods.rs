@@ -13,6 +13,7 @@ use crate::scheduler::storage::{fully_bound, volume_name};
 use crate::world::{Object, World};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self, Pod};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Run {
     pub node: String,
     pub ip: String,
     pub started: Timestamp,
+    /// It ran before this kubelet did: containers outlive the process that started them.
+    found_running: bool,
     /// Init containers that end before the others start, sidecars and main containers, each by its index in the spec.
     pub init: Vec<Container>,
     pub main: Vec<Container>,
@@ -103,19 +106,29 @@ impl Fleet {
             return Some(refuse(pod, node, "NodeAffinity".into(), message, now));
         }
         let host_network = pod.spec.as_ref().is_some_and(|s| s.host_network == Some(true));
+        let running = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Running"));
+        let began = running.and_then(|status| status.start_time.as_ref()).map(|time| time.0);
+        let address = running.and_then(|status| status.pod_ip.clone());
+        let here = self.runs.values().filter(|run| run.node == node);
+        let used: BTreeSet<String> = here.map(|run| run.ip.clone()).collect();
         let host = self.host_mut(node)?;
-        let ip = if host_network { host.machine.internal_ip.clone() } else { next_address(host) };
+        let ip = match address {
+            _ if host_network => host.machine.internal_ip.clone(),
+            Some(address) => address,
+            None => std::iter::repeat_with(|| next_address(host)).find(|address| !used.contains(address))?,
+        };
         let run = Run {
             uid: info.uid.clone(),
             node: node.to_owned(),
             ip,
-            started: now,
+            started: began.unwrap_or(now),
+            found_running: began.is_some(),
             init: Vec::new(),
             main: Vec::new(),
             starting: false,
             requests: info.requests.clone(),
             stops_at: None,
-            told_started: false,
+            told_started: began.is_some(),
         };
         self.begin(key.clone(), run);
         None
@@ -134,7 +147,13 @@ impl Fleet {
         if !self.runs[key].starting && volumes_ready(pod, node, world) {
             let pull = self.pull(pod, node, settings, &mut events);
             let run = self.runs.get_mut(key).expect("admitted above");
-            plan(run, pod, settings, now, pull);
+            if run.found_running {
+                events.clear();
+                let began = run.started;
+                plan(run, pod, settings, began, Duration::ZERO);
+            } else {
+                plan(run, pod, settings, now, pull);
+            }
         }
         let run = self.runs.get_mut(key).expect("admitted above");
         run.advance(now);

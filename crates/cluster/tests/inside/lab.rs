@@ -44,6 +44,14 @@ impl Lab {
         lab
     }
 
+    /// Everything but the API server ends and begins anew, with nothing in memory.
+    pub(crate) fn restart(&mut self, now: jiff::Timestamp) {
+        let mut settings = Settings { seed: 1, ..Settings::default() };
+        settings.kubelets.heartbeats = Heartbeats::Folded;
+        settings.kubelets.events = Events::Warnings;
+        self.cluster = Cluster::start(self.client.clone(), Clock::starting_at(now), settings);
+    }
+
     /// Lets some time pass.
     pub(crate) async fn settle(&self, seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;

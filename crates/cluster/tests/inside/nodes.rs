@@ -159,3 +159,29 @@ async fn written_heartbeats_keep_nodes_alive() {
     let renewed: jiff::Timestamp = lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
     assert!(renewed.to_string().as_str() >= "2026-01-01T00:09:40Z", "{renewed}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_run_on_while_their_kubelet_is_restarted() {
+    let mut lab = Lab::with_machines(1, 1).await;
+    lab.create(DEPLOYMENTS, deployment("web", 2, "100m")).await;
+    lab.settle(60).await;
+    let gist = |pods: &[Value]| -> Vec<Value> {
+        let of =
+            |pod: &Value| json!([pod["metadata"]["uid"], pod["status"]["podIP"], pod["status"]["phase"], ready(pod)]);
+        pods.iter().map(of).collect()
+    };
+    let before = gist(&lab.pods("web").await);
+    assert!(before.iter().all(|pod| pod[2] == "Running" && pod[3] == true), "{before:?}");
+    lab.restart("2026-01-01T00:01:05Z".parse().unwrap());
+    lab.cluster.handle().add_machine(machine(1)).await.unwrap();
+    for _ in 0..60 {
+        lab.settle(1).await;
+        assert_eq!(gist(&lab.pods("web").await), before);
+    }
+    lab.patch(&format!("{DEPLOYMENTS}/web"), json!({"spec": {"replicas": 4}})).await;
+    lab.settle(60).await;
+    let pods = lab.pods("web").await;
+    let addresses: std::collections::BTreeSet<&str> =
+        pods.iter().map(|pod| pod["status"]["podIP"].as_str().unwrap()).collect();
+    assert_eq!(addresses.len(), 4, "an address that is in use is given to nobody else");
+}
