@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::nodepool::NodeClassReference;
 use karpenter_api::{NodeClaim, NodePool};
+use karpenter_core::labels::NODEPOOL;
 use karpenter_provider::NodeClassKind;
 
 /// Whether the provider knows the kind of node class.
@@ -32,6 +33,11 @@ pub fn node_class_label(group: &str, kind: &str) -> String {
 /// The provider id of a Node or claim; an empty one matches nothing.
 pub fn node_provider_id(node: &Node) -> Option<&str> {
     node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).filter(|id| !id.is_empty())
+}
+
+/// The pool a claim was made for.
+pub fn pool_of(claim: &NodeClaim) -> Option<&str> {
+    claim.metadata.labels.as_ref()?.get(NODEPOOL).map(String::as_str)
 }
 
 pub fn claim_provider_id(claim: &NodeClaim) -> Option<&str> {

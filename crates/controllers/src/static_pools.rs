@@ -22,8 +22,7 @@ pub use provisioning::Provisioning;
 use std::sync::Arc;
 use std::time::Duration;
 
-use karpenter_api::{NodeClaim, NodePool};
-use karpenter_core::labels::NODEPOOL;
+use karpenter_api::NodePool;
 use karpenter_index::{Key, Pair};
 
 use crate::context::Context;
@@ -40,10 +39,6 @@ fn observe(key: &Key, context: &Context) -> Option<(Arc<NodePool>, u64)> {
 
 fn is_static(pool: &str, context: &Context) -> bool {
     context.index.node_pool(pool).is_some_and(|pool| pool.spec.replicas.is_some())
-}
-
-fn pool_of(claim: &NodeClaim) -> Option<&str> {
-    claim.metadata.labels.as_ref()?.get(NODEPOOL).map(String::as_str)
 }
 
 /// The pool is new, or wants another number.

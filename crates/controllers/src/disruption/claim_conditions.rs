@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use karpenter_api::conditions::{self, Status};
 use karpenter_api::{NodeClaim, NodePool};
-use karpenter_core::labels::NODEPOOL;
 use karpenter_index::{Change, Key, Pair, What};
 use karpenter_provider::GetError;
 
@@ -17,6 +16,7 @@ use super::drifted;
 use crate::clock::{later, until};
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
+use crate::ownership::pool_of;
 use crate::patch::Lock;
 use crate::reconciler::{Action, Reconciler};
 
@@ -265,8 +265,4 @@ pub(crate) fn is_quiet(claim: &NodeClaim, context: &Context, now: Timestamp) -> 
 
 pub(super) fn version(claim: &NodeClaim) -> Option<&str> {
     claim.metadata.resource_version.as_deref()
-}
-
-pub(super) fn pool_of(claim: &NodeClaim) -> Option<&str> {
-    claim.metadata.labels.as_ref()?.get(NODEPOOL).map(String::as_str)
 }

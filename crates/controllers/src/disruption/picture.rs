@@ -105,7 +105,7 @@ fn node_facts(
 ) -> NodeFacts {
     let (node, claim) = (machine.node.as_deref(), machine.claim.as_deref());
     let stage = machine.reduced.as_ref().map_or(Stage::Launched, |reduced| reduced.stage);
-    let name = claim.and_then(super::claim_conditions::pool_of);
+    let name = claim.and_then(crate::ownership::pool_of);
     let facts = facts::node(node, claim, stage, name.and_then(|name| pools.get(name)));
     NodeFacts {
         in_queue: commands.has(&machine.id),
@@ -147,7 +147,7 @@ async fn all_pools(context: &Context) -> Pools {
 fn cost(context: &Context, pool: &str, types: &[Arc<InstanceType>]) -> Option<MicroUsd> {
     let types: FxHashMap<&str, &Arc<InstanceType>> = types.iter().map(|kind| (&*kind.name, kind)).collect();
     let claims = context.index.node_claims();
-    let of_pool = claims.iter().filter(|claim| super::claim_conditions::pool_of(claim) == Some(pool));
+    let of_pool = claims.iter().filter(|claim| crate::ownership::pool_of(claim) == Some(pool));
     let total: MicroUsd = of_pool.filter_map(|claim| pricing::price(claim, |name| types.get(name).copied())).sum();
     (total.0 > 0).then_some(total)
 }

@@ -7,9 +7,8 @@ use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::resources::NODES;
 use karpenter_index::{MachineId, reduce};
 
-use super::pool_of;
 use crate::context::Context;
-use crate::ownership::claim_provider_id;
+use crate::ownership::{claim_provider_id, pool_of};
 
 /// The claims of a pool, from their creation to their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,11 @@ use karpenter_index::{Change, Key, Pair};
 
 use super::counts::Stage;
 use super::surplus::{self, Member};
-use super::{RECHECK, is_resized, is_static, observe, pool_of};
+use super::{RECHECK, is_resized, is_static, observe};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::ownership::pool_of;
 use crate::reconciler::{Action, Reconciler};
 
 /// The controller `static.deprovisioning`, keyed by NodePool.

@@ -9,10 +9,11 @@ use karpenter_api::conditions::{READY, Status};
 use karpenter_api::{NodeClaim, NodePool};
 use karpenter_index::{Change, Key, Pair};
 
-use super::{RECHECK, create, is_resized, is_static, observe, pool_of};
+use super::{RECHECK, create, is_resized, is_static, observe};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::ownership::pool_of;
 use crate::reconciler::{Action, Reconciler};
 
 const UNSYNCED: Duration = Duration::from_secs(1);

@@ -95,15 +95,6 @@ impl Refusal {
     }
 }
 
-/// Whether these budgets hold every pod back that all of them select.
-pub fn is_held(budgets: &[Arc<DisruptionBudget>]) -> bool {
-    match budgets {
-        [] => false,
-        [one] => one.disruptions_allowed <= 0,
-        _ => true,
-    }
-}
-
 /// What is known of the pods in the queue; the queue itself knows only keys.
 #[derive(Debug, Default)]
 pub struct Entries(BTreeMap<PodKey, Entry>);

@@ -6,10 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use karpenter_api::conditions::{DISRUPTION_REASON, Status};
+use karpenter_api::conditions::{self, DISRUPTION_REASON};
 use karpenter_index::{Change, Key, Kind, TrackedPod};
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
+use kube::core::Status;
 use serde_json::json;
 
 use super::eviction::{self, Action as Decision, Answer, Entries, Entry, Refusal};
@@ -71,9 +72,10 @@ impl Evictions {
             tell_blocked(pod, refusal.why, context);
             return Ok(Action::Again);
         }
-        let (code, message) = match context.client.request::<serde_json::Value>(eviction_request(key)).await {
-            Ok(_) => (200, String::new()),
-            Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
+        let answer = context.client.request::<serde_json::Value>(eviction_request(key)).await;
+        let (code, message, by_budget) = match answer {
+            Ok(_) => (200, String::new(), false),
+            Err(kube::Error::Api(status)) => (status.code, status.message.clone(), is_by_budget(&status)),
             Err(error) => return Err(error.into()),
         };
         context.metrics.life.eviction(code);
@@ -90,8 +92,8 @@ impl Evictions {
             Answer::Gone => Ok(self.drop_entry(key)),
             Answer::Blocked(why) => {
                 tell_blocked(pod, why, context);
-                // A server with too much to do says 429 as well; it is a budget's word only where a budget has a say.
-                if eviction::is_held(&budgets) {
+                // A server with too much to do says 429 as well, and may be asked again soon.
+                if by_budget {
                     self.entries.entries().refused(key, Refusal { pod: pod.clone(), budgets, at: now, why });
                 }
                 Ok(Action::Again)
@@ -132,6 +134,12 @@ impl Evictions {
     }
 }
 
+/// Whether budgets refused, one or several.
+fn is_by_budget(status: &Status) -> bool {
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    status.message == eviction::MULTIPLE_BUDGETS || causes.any(|cause| cause.reason == "DisruptionBudget")
+}
+
 fn tell_blocked(pod: &TrackedPod, why: &str, context: &Context) {
     if let Some(node) = pod.pod.node.as_deref().and_then(|name| context.index.node(name)) {
         let message = format!("Failed to drain node, {why} (Pod={})", pod.pod.key());
@@ -166,7 +174,7 @@ fn drained_reason(pod: &TrackedPod, context: &Context) -> String {
         return String::new();
     };
     match (claim.condition_status(DISRUPTION_REASON), claim.condition(DISRUPTION_REASON)) {
-        (Status::True, Some(condition)) => condition.reason.clone(),
+        (conditions::Status::True, Some(condition)) => condition.reason.clone(),
         _ => "Forceful Termination".to_owned(),
     }
 }
@@ -233,5 +241,23 @@ impl Reconciler for Evictions {
 
     fn backoff(&self) -> Backoff {
         Backoff { first: Duration::from_millis(100), last: Duration::from_secs(10), per_second: 100, burst: 1_000 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_busy_is_no_budget() {
+        for (status, by_budget) in [
+            (json!({"code": 429, "message": "too many requests", "details": {"retryAfterSeconds": 1}}), false),
+            (json!({"code": 429, "message": "slow down"}), false),
+            (json!({"code": 429, "details": {"causes": [{"reason": "DisruptionBudget", "message": "needs 2"}]}}), true),
+            (json!({"code": 500, "message": eviction::MULTIPLE_BUDGETS}), true),
+            (json!({"code": 500, "message": "etcd is unhappy"}), false),
+        ] {
+            assert_eq!(is_by_budget(&serde_json::from_value(status.clone()).unwrap()), by_budget, "{status}");
+        }
     }
 }
