@@ -22,6 +22,8 @@ mod go_duration;
 mod kubelet_args;
 pub mod mime;
 mod nodeadm;
+mod quoting;
+mod toml_text;
 mod windows;
 mod yaml;
 

@@ -3,10 +3,11 @@
 use toml::{Table, Value};
 
 use super::kubelet_args::Reader;
+use super::toml_text;
 use super::{Bootstrap, Rendered, UserDataError, custom_text};
 
 /// The settings under `settings.kubernetes` that nodes are known to take. Others would keep the node from booting, so
-/// they are dropped, and said.
+/// they are dropped, and said. In the order in which upstream writes them.
 const KNOWN: [&str; 49] = [
     "api-server",
     "cloud-provider",
@@ -34,8 +35,6 @@ const KNOWN: [&str; 49] = [
     "kube-api-burst",
     "container-log-max-size",
     "container-log-max-files",
-    "container-log-max-workers",
-    "container-log-monitor-interval",
     "cpu-manager-policy",
     "cpu-manager-policy-options",
     "cpu-manager-reconcile-period",
@@ -55,6 +54,8 @@ const KNOWN: [&str; 49] = [
     "pod-pids-limit",
     "device-ownership-from-security-context",
     "single-process-oom-kill",
+    "container-log-max-workers",
+    "container-log-monitor-interval",
     "hostname-override-source",
     "log-level",
 ];
@@ -76,6 +77,9 @@ pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<Rendered, UserDataErro
         kubernetes.remove(key);
     }
     overwrite(&mut kubernetes, bootstrap)?;
+    kubernetes.retain(|_, value| {
+        value.as_table().is_none_or(|table| !table.is_empty()) && value.as_array().is_none_or(|list| !list.is_empty())
+    });
     settings.insert("kubernetes".to_owned(), Value::Table(kubernetes));
     if bootstrap.raid0 {
         let mut commands = take_table(&mut settings, "bootstrap-commands")?;
@@ -83,8 +87,20 @@ pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<Rendered, UserDataErro
         settings.insert("bootstrap-commands".to_owned(), Value::Table(commands));
     }
     let document = Table::from_iter([("settings".to_owned(), Value::Table(settings))]);
-    let text = toml::to_string(&document).map_err(|error| UserDataError::Custom(error.to_string()))?;
-    Ok(Rendered { text, notes })
+    Ok(Rendered { text: toml_text::write(&document, upstreams_order), notes })
+}
+
+/// Where upstream's types give the keys of a table another order than the alphabet's.
+fn upstreams_order(path: &[&str]) -> &'static [&'static str] {
+    match path {
+        ["settings", "kubernetes"] => &KNOWN,
+        ["settings", "kubernetes", "credential-providers", _] => &["enabled", "cache-duration", "image-patterns"],
+        ["settings", "kubernetes", "topology-manager-policy-options"] => {
+            &["prefer-closest-numa-nodes", "max-allowable-numa-nodes"]
+        }
+        ["settings", "bootstrap-commands", _] => &["commands", "mode", "essential"],
+        _ => &[],
+    }
 }
 
 fn user_settings(text: &str) -> Result<Table, UserDataError> {

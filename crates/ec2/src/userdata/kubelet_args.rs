@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::quoting::double;
 use super::{Bootstrap, UserDataError, go_duration};
 
 /// In upstream's order; what is not set is left out.
@@ -9,7 +10,7 @@ pub(super) fn kubelet_args(bootstrap: &Bootstrap<'_>) -> Result<Vec<String>, Use
     let kubelet = Reader { settings: bootstrap.kubelet };
     let mut args: Vec<String> = node_labels(bootstrap).into_iter().collect();
     let taints: Vec<String> = bootstrap.taints.iter().map(ToString::to_string).collect();
-    args.push(format!("--register-with-taints={}", quoted(&taints.join(","))));
+    args.push(format!("--register-with-taints={}", double(&taints.join(","))));
     args.extend(kubelet.integer("maxPods")?.map(|n| format!("--max-pods={n}")));
     args.extend(kubelet.integer("podsPerCore")?.map(|n| format!("--pods-per-core={n}")));
     args.extend(joined("--system-reserved", "=", kubelet.texts("systemReserved")?));
@@ -30,16 +31,12 @@ pub(super) fn kubelet_args(bootstrap: &Bootstrap<'_>) -> Result<Vec<String>, Use
 
 pub(super) fn node_labels(bootstrap: &Bootstrap<'_>) -> Option<String> {
     let pairs: Vec<String> = bootstrap.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    (!pairs.is_empty()).then(|| format!("--node-labels={}", quoted(&pairs.join(","))))
+    (!pairs.is_empty()).then(|| format!("--node-labels={}", double(&pairs.join(","))))
 }
 
 fn joined(flag: &str, separator: &str, pairs: Vec<(String, String)>) -> Option<String> {
     let items: Vec<String> = pairs.into_iter().map(|(key, value)| format!("{key}{separator}{value}")).collect();
-    (!items.is_empty()).then(|| format!("{flag}={}", quoted(&items.join(","))))
-}
-
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    (!items.is_empty()).then(|| format!("{flag}={}", double(&items.join(","))))
 }
 
 /// The interpreted settings, with an error where one has a type it cannot have.

@@ -71,20 +71,28 @@ fn read_parts(body: &str, boundary: &str) -> Result<Vec<Part>, UserDataError> {
     let mut parts: Vec<Part> = Vec::new();
     // The lines of the part being read; nothing before the first boundary, which is a preamble nobody sees.
     let mut current: Option<Vec<&str>> = None;
-    for line in body.split('\n') {
+    let mut lines = body.split('\n');
+    while let Some(line) = lines.next() {
         let bare = line.trim_end_matches([' ', '\t']);
         let closes = bare == closing;
         if closes || bare == opening {
             if let Some(lines) = current.take() {
                 parts.push(read_part(&lines.join("\n"))?);
             }
-            if closes {
+            // Go's reader, and so upstream, takes the end of the text right after a boundary for the end of the document.
+            let mut rest = lines.clone();
+            let ends = rest.next().is_none_or(|next| next.is_empty() && rest.next().is_none());
+            if closes || ends {
                 return Ok(parts);
             }
             current = Some(Vec::new());
-        } else if let Some(lines) = &mut current {
-            lines.push(line);
+        } else if let Some(part) = &mut current {
+            part.push(line);
         }
+    }
+    // Nothing but a preamble is a document without parts.
+    if current.is_none() {
+        return Ok(parts);
     }
     Err(fault(format!("the closing boundary {closing:?} is missing")))
 }

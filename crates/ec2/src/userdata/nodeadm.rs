@@ -32,9 +32,14 @@ fn is_yaml_mapping(text: &str) -> bool {
 fn node_config(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError> {
     let cluster = bootstrap.cluster;
     let cidr = cluster.cidr.as_ref().filter(|cidr| !cidr.is_empty()).ok_or(UserDataError::NoClusterCidr)?;
+    let kubelet = Reader { settings: bootstrap.kubelet };
     // Fails on a kubelet map that could not be decoded, rather than let a node boot without its settings.
-    Reader { settings: bootstrap.kubelet }.cluster_dns()?;
+    kubelet.cluster_dns()?;
     let mut config: Map<String, Value> = bootstrap.kubelet.clone();
+    if config.contains_key("evictionSoftGracePeriod") {
+        let periods = kubelet.durations("evictionSoftGracePeriod")?;
+        config.insert("evictionSoftGracePeriod".to_owned(), periods.into_iter().collect());
+    }
     let taints = bootstrap.taints.iter().map(|taint| {
         let mut entry = Map::new();
         entry.insert("effect".to_owned(), taint.effect.as_str().into());
@@ -51,14 +56,17 @@ fn node_config(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError> {
     }
     let mut spec = json!({
         "cluster": { "name": cluster.name, "apiServerEndpoint": cluster.endpoint, "cidr": cidr },
+        // Empty, as upstream's library writes them.
+        "containerd": {},
+        "instance": { "localStorage": {} },
         "kubelet": kubelet,
     });
     if let Some(ca) = cluster.ca_bundle.as_ref().filter(|ca| !ca.is_empty()) {
         spec["cluster"]["certificateAuthority"] = json!(ca);
     }
     if bootstrap.raid0 {
-        spec["instance"] = json!({ "localStorage": { "strategy": "RAID0" } });
+        spec["instance"]["localStorage"]["strategy"] = json!("RAID0");
     }
-    let document = json!({ "apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec });
+    let document = json!({ "apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "metadata": {}, "spec": spec });
     Ok(format!("# Karpenter Generated NodeConfig\n{}", to_yaml(&document)))
 }

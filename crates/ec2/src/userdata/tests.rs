@@ -4,6 +4,9 @@ use serde_json::json;
 use super::mime::Part;
 use super::*;
 
+mod hostile;
+mod upstream;
+
 struct Fixture {
     cluster: ClusterFacts,
     labels: BTreeMap<String, String>,
@@ -205,12 +208,14 @@ fn al2023_gets_a_node_config() {
     let parts = mime::read(&text).unwrap();
     assert_eq!(parts.len(), 1);
     assert!(parts[0].body.starts_with("# Karpenter Generated NodeConfig\n"));
+    kubelet["evictionSoftGracePeriod"] = json!({"memory.available": "2m0s"});
     kubelet["registerWithTaints"] = json!([
         {"key": "team", "value": "x", "effect": "NoSchedule"}, {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
     ]);
     let want = json!({
-        "apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig",
+        "apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "metadata": {},
         "spec": {
+            "containerd": {},
             "cluster": {
                 "name": "here", "apiServerEndpoint": "https://api", "certificateAuthority": "Y2E=", "cidr": "10.100.0.0/16",
             },
@@ -222,7 +227,7 @@ fn al2023_gets_a_node_config() {
     fixture.labels.clear();
     fixture.raid0 = false;
     let bare = node_config(&mime::read(&fixture.text(AmiFamily::Al2023)).unwrap());
-    assert!(bare["spec"]["kubelet"].get("flags").is_none() && bare["spec"].get("instance").is_none());
+    assert!(bare["spec"]["kubelet"].get("flags").is_none() && bare["spec"]["instance"] == json!({"localStorage": {}}));
     fixture.cluster.cidr = None;
     assert_eq!(fixture.rendered(AmiFamily::Al2023).unwrap_err(), UserDataError::NoClusterCidr);
 }

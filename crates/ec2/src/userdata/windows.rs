@@ -1,6 +1,7 @@
 //! Windows: a PowerShell block that ends by calling the image's bootstrap script.
 
 use super::kubelet_args::{Reader, kubelet_args};
+use super::quoting::powershell;
 use super::{Bootstrap, UserDataError, custom_text};
 
 pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError> {
@@ -14,13 +15,14 @@ pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError>
         "[string]$EKSBootstrapScriptFile = \"$env:ProgramFiles\\Amazon\\EKS\\Start-EKSBootstrap.ps1\"\n\
          & $EKSBootstrapScriptFile",
     );
-    text.push_str(&format!(" -EKSClusterName '{}' -APIServerEndpoint '{}'", cluster.name, cluster.endpoint));
+    let (name, endpoint) = (powershell(&cluster.name), powershell(&cluster.endpoint));
+    text.push_str(&format!(" -EKSClusterName {name} -APIServerEndpoint {endpoint}"));
     if let Some(ca) = &cluster.ca_bundle {
-        text.push_str(&format!(" -Base64ClusterCA '{ca}'"));
+        text.push_str(&format!(" -Base64ClusterCA {}", powershell(ca)));
     }
-    text.push_str(&format!(" -KubeletExtraArgs '{}'", kubelet_args(bootstrap)?.join(" ")));
+    text.push_str(&format!(" -KubeletExtraArgs {}", powershell(&kubelet_args(bootstrap)?.join(" "))));
     if let Some(dns) = (Reader { settings: bootstrap.kubelet }).cluster_dns()? {
-        text.push_str(&format!(" -DNSClusterIP '{dns}'"));
+        text.push_str(&format!(" -DNSClusterIP {}", powershell(dns)));
     }
     text.push_str("\n</powershell>");
     Ok(text)
