@@ -1,17 +1,22 @@
 //! Launch templates in EC2: made when needed, deleted when nobody has used them for a minute.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use karpenter_api::labels;
 use tokio::sync::Mutex;
 
+use crate::batcher::{Batcher, Execute, Window};
 use crate::calls::{Aws, AwsError, DescribeLaunchTemplates, Filter, LaunchTemplate, NewLaunchTemplate, Result};
 use crate::ttl::later;
 
 const LIFE: Duration = Duration::from_secs(60);
 const PAGE: u32 = 200;
+/// As many values as a filter takes. The launches of one pass come within a moment of each other.
+const WINDOW: Window = Window { idle: Duration::from_millis(10), longest: Duration::from_millis(100), most: 200 };
 
 pub struct Templates {
     aws: Aws,
@@ -20,11 +25,24 @@ pub struct Templates {
     known: Mutex<BTreeMap<String, (LaunchTemplate, Timestamp)>>,
     /// By name: held over the calls that make one, so that equal launches make one template, and others do not wait.
     making: [Mutex<()>; 16],
+    /// Whether EC2 has a template of that name: one question for all that are to be launched from.
+    look: Batcher<(), String, Result<Option<LaunchTemplate>>>,
 }
 
 impl Templates {
     pub fn new(aws: Aws, cluster: &str) -> Self {
-        Self { aws, cluster: cluster.to_owned(), known: Mutex::default(), making: Default::default() }
+        let looking = aws.clone();
+        let look: Execute<(), String, Result<Option<LaunchTemplate>>> = Arc::new(move |(), names| {
+            let aws = looking.clone();
+            async move { look_for(&aws, names).await }.boxed()
+        });
+        Self {
+            aws,
+            cluster: cluster.to_owned(),
+            known: Mutex::default(),
+            making: Default::default(),
+            look: Batcher::new(WINDOW, look, Arc::new(|_, _| {})),
+        }
     }
 
     pub async fn ensure(&self, template: &NewLaunchTemplate, now: Timestamp) -> Result<()> {
@@ -34,15 +52,9 @@ impl Templates {
             *until = later(now, LIFE);
             return Ok(());
         }
-        let request = DescribeLaunchTemplates { names: vec![template.name.clone()], ..Default::default() };
-        let found = match self.aws.ec2.describe_launch_templates(&request).await {
-            Ok(found) if found.len() == 1 => found.into_iter().next(),
-            Ok(found) => {
-                let message = format!("expected one template named {}, found {}", template.name, found.len());
-                return Err(AwsError::new("DescribeLaunchTemplates", "UnexpectedAnswer", message));
-            }
-            Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(error),
+        let found = match self.look.add((), template.name.clone()).await {
+            Ok(answer) => answer?,
+            Err(dropped) => return Err(AwsError::new("DescribeLaunchTemplates", "Dropped", dropped.to_string())),
         };
         let found = match found {
             Some(found) => {
@@ -116,6 +128,29 @@ impl Templates {
         let request = DescribeLaunchTemplates { names: Vec::new(), filters, max_results: Some(PAGE) };
         self.aws.ec2.describe_launch_templates(&request).await
     }
+}
+
+/// By a filter: asked for by name, one template that is not there fails the whole call.
+async fn look_for(aws: &Aws, names: Vec<String>) -> Vec<Result<Option<LaunchTemplate>>> {
+    let distinct: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let filters = vec![Filter::new("launch-template-name", distinct)];
+    let request = DescribeLaunchTemplates { names: Vec::new(), filters, max_results: Some(PAGE) };
+    let answer = match aws.ec2.describe_launch_templates(&request).await {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        answer => answer,
+    };
+    let of = |name: &String| {
+        let found = answer.as_ref().map_err(Clone::clone)?;
+        let mut named = found.iter().filter(|template| template.name == *name);
+        match (named.next(), named.count()) {
+            (found, 0) => Ok(found.cloned()),
+            (_, more) => {
+                let message = format!("expected one template named {name}, found {}", more + 1);
+                Err(AwsError::new("DescribeLaunchTemplates", "UnexpectedAnswer", message))
+            }
+        }
+    };
+    names.iter().map(of).collect()
 }
 
 #[cfg(test)]

@@ -42,7 +42,10 @@ impl State {
         }
         let named = |held: &HeldTemplate| request.names.is_empty() || request.names.contains(&held.template.name);
         let tagged = |held: &HeldTemplate| {
-            request.filters.iter().all(|filter| matches_tags(filter, &held.template.tags).unwrap_or(false))
+            request.filters.iter().all(|filter| match filter.name.as_str() {
+                "launch-template-name" => filter.values.contains(&held.template.name),
+                _ => matches_tags(filter, &held.template.tags).unwrap_or(false),
+            })
         };
         let found = self.templates.values().filter(|held| named(held) && tagged(held));
         Ok(found.map(|held| LaunchTemplate { id: held.id.clone(), name: held.template.name.clone() }).collect())

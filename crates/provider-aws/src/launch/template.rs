@@ -118,12 +118,17 @@ pub fn plan(
         ids.dedup();
         return Err(TemplateError::NoTypeFitsImages(format!("{ids:?}")));
     }
-    let mut planned = Vec::new();
+    let mut planned: Vec<Planned> = Vec::new();
     for (group, types) in groups {
         let targets: Vec<Option<&String>> =
             if group.reservations.is_empty() { vec![None] } else { group.reservations.iter().map(Some).collect() };
         for reservation in targets {
-            planned.push(one(class, claim, choice, around, &group, &types, reservation)?);
+            let new = one(class, claim, choice, around, &group, &types, reservation)?;
+            // What tells groups apart need not reach EC2: a limit of pods does not, where the user sets his own.
+            match planned.iter_mut().find(|held| held.template.name == new.template.name) {
+                Some(held) => held.types.extend(new.types),
+                None => planned.push(new),
+            }
         }
     }
     Ok(planned)
@@ -170,7 +175,7 @@ fn one(
         tag_spot_requests: around.tag_spot_requests && choice.capacity_type == karpenter_core::labels::SPOT,
     };
     // The name is the content: equal templates are one, and no change is ever made to a template that is there.
-    template.name = format!("karpenter.k8s.aws/{}", hash_of(&(&template, choice.capacity_type)));
+    template.name = format!("karpenter.k8s.aws/{}", hash_of(&template));
     Ok(Planned {
         template,
         types: types.to_vec(),

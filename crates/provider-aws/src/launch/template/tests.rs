@@ -100,6 +100,17 @@ fn the_name_is_the_content() {
 }
 
 #[test]
+fn templates_that_are_the_same_to_ec2_are_one() {
+    // covers: AWS-LT-03
+    let of = |spec: Value| Fixture::new(spec, &["c5.large", "m5.large", "m5.4xlarge"]).plan().unwrap();
+    assert_eq!(of(json!({})).len(), 2, "29 and 234 pods");
+    let planned = of(json!({"kubelet": {"maxPods": 20, "podsPerCore": 2}}));
+    assert_eq!((planned.len(), planned[0].types.len()), (1, 3), "the kubelet is told 20 in any case");
+    let custom = json!({"amiFamily": "Custom", "amiSelectorTerms": [{"id": "ami-x86"}]});
+    assert_eq!(of(custom).len(), 1, "the kubelet is told nothing");
+}
+
+#[test]
 fn types_share_a_template_if_their_nodes_are_set_up_alike() {
     // covers: AWS-LT-03
     let planned = Fixture::new(json!({}), &["c5.large", "m5.large", "m5.xlarge", "m6g.large"]).plan().unwrap();
@@ -348,8 +359,8 @@ fn a_node_is_told_what_came_of_the_formulas() {
             let text = told(planned);
             assert!(!text.contains("vcpus"), "{text}");
             assert!(!text.contains("systemReserved"), "it held nothing else: {text}");
-            assert!(text.contains("memory: \"1Gi\""), "{text}");
-            (planned.types.len(), text.contains("cpu: \"70m\""), text.contains("cpu: \"140m\""))
+            assert!(text.contains("memory: 1Gi"), "{text}");
+            (planned.types.len(), text.contains("cpu: 70m"), text.contains("cpu: 140m"))
         })
         .collect();
     seen.sort();
