@@ -1,6 +1,6 @@
 //! Capacity reservations: which ones a node class means, and how many instances each still takes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use karpenter_api::EC2NodeClass;
 use karpenter_api::ec2nodeclass::CapacityReservationSelectorTerm as Term;
 
-use crate::calls::{Aws, CapacityReservation, Filter, Result};
+use crate::calls::{Aws, AwsError, CapacityReservation, Filter, Result};
 use crate::ttl::{Ttl, later};
 
 const PAGE: u32 = 1000;
@@ -18,11 +18,18 @@ const COUNT_LIFE: Duration = Duration::from_secs(24 * 3600);
 pub struct Reservations {
     aws: Aws,
     queries: Ttl<Query, Vec<CapacityReservation>>,
+    /// Ids that EC2 did not know or accept when it was last asked. One of them fails a whole call, so each is asked for
+    /// alone until it is found.
+    unknown: Mutex<BTreeSet<String>>,
     counts: Mutex<Counts>,
 }
 
-/// Ids, or filters.
-type Query = (Vec<String>, Vec<Filter>);
+/// What one term of a selector asks for; a term with an id and tags asks twice.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Query {
+    Id(String),
+    Filters(Vec<Filter>),
+}
 
 #[derive(Default)]
 struct Counts {
@@ -33,7 +40,7 @@ struct Counts {
 
 impl Reservations {
     pub fn new(aws: Aws) -> Self {
-        Self { aws, queries: Ttl::new(LIFE), counts: Mutex::default() }
+        Self { aws, queries: Ttl::new(LIFE), unknown: Mutex::default(), counts: Mutex::default() }
     }
 
     /// By id, without those that have ended.
@@ -43,25 +50,80 @@ impl Reservations {
     }
 
     pub async fn find(&self, terms: &[Term], now: Timestamp) -> Result<Vec<CapacityReservation>> {
-        let mut found: BTreeMap<String, CapacityReservation> = BTreeMap::new();
-        for query in queries(terms) {
-            let answer = match self.queries.get(&query, now) {
-                Some(answer) => answer,
-                None => {
-                    let (ids, filters) = &query;
-                    let page = ids.is_empty().then_some(PAGE);
-                    let answer = match self.aws.ec2.describe_capacity_reservations(ids, filters, page).await {
-                        Err(error) if error.is_not_found() => Vec::new(),
-                        answer => answer?,
-                    };
-                    self.told(&answer, now);
-                    self.queries.set(query, answer.clone(), now);
-                    answer
-                }
-            };
-            found.extend(answer.into_iter().map(|reservation| (reservation.id.clone(), reservation)));
+        let queries = queries(terms);
+        let asked = queries.iter().filter(|query| self.queries.get(*query, now).is_none());
+        let mut ids = Vec::new();
+        let mut failure = None;
+        for query in asked {
+            match query {
+                Query::Id(id) => ids.push(id.clone()),
+                Query::Filters(filters) => match self.ask(&[], filters, Some(PAGE), now).await {
+                    Ok(answer) => self.queries.set(query.clone(), answer, now),
+                    Err(error) => failure = Some(error),
+                },
+            }
         }
+        // What was answered is kept in any case: the next look asks for the rest only.
+        self.ask_by_id(ids, now).await?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let found = queries.iter().filter_map(|query| self.queries.get(query, now)).flatten();
+        let found: BTreeMap<String, CapacityReservation> = found.map(|found| (found.id.clone(), found)).collect();
         Ok(found.into_values().filter(|reservation| reservation.end.is_none_or(|end| now < end)).collect())
+    }
+
+    /// In as few calls as the ids allow. An id that is mistyped, gone, or shared with us no longer costs only itself.
+    async fn ask_by_id(&self, mut ids: Vec<String>, now: Timestamp) -> Result<()> {
+        ids.sort();
+        ids.dedup();
+        let unknown = self.unknown().clone();
+        let (mut alone, together): (Vec<String>, Vec<String>) = ids.into_iter().partition(|id| unknown.contains(id));
+        for some in together.chunks(IDS) {
+            match self.ask(some, &[], None, now).await {
+                Ok(answer) => self.keep(some, &answer, now),
+                Err(error) if is_about_ids(&error) => alone.extend(some.iter().cloned()),
+                Err(error) => return Err(error),
+            }
+        }
+        for id in alone {
+            let one = std::slice::from_ref(&id);
+            match self.ask(one, &[], None, now).await {
+                Ok(answer) => {
+                    self.unknown().remove(&id);
+                    self.keep(one, &answer, now);
+                }
+                Err(error) if is_about_ids(&error) => {
+                    if self.unknown().insert(id.clone()) {
+                        tracing::warn!(reservation = %id, %error, "a capacity reservation that is asked for by id is not there");
+                    }
+                    self.keep(one, &[], now);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(
+        &self,
+        ids: &[String],
+        filters: &[Filter],
+        page: Option<u32>,
+        now: Timestamp,
+    ) -> Result<Vec<CapacityReservation>> {
+        let mut filters = filters.to_vec();
+        filters.push(Filter::new("state", ["active"]));
+        let answer = self.aws.ec2.describe_capacity_reservations(ids, &filters, page).await?;
+        self.told(&answer, now);
+        Ok(answer)
+    }
+
+    fn keep(&self, ids: &[String], answer: &[CapacityReservation], now: Timestamp) {
+        for id in ids {
+            let found = answer.iter().filter(|reservation| reservation.id == *id).cloned().collect();
+            self.queries.set(Query::Id(id.clone()), found, now);
+        }
     }
 
     /// Places that are free as far as we know; nothing is known of a reservation nobody asked about.
@@ -106,6 +168,10 @@ impl Reservations {
         }
     }
 
+    fn unknown(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,23 +186,29 @@ pub fn is_expiring(reservation: &CapacityReservation, now: Timestamp) -> bool {
     block && reservation.end.is_some_and(|end| end <= later(now, BLOCK_EXPIRES))
 }
 
+/// EC2 takes no page size with ids, so it is the number of ids that bounds an answer.
+const IDS: usize = 100;
+
+fn is_about_ids(error: &AwsError) -> bool {
+    error.is_not_found() || error.code == "InvalidCapacityReservationId.Malformed"
+}
+
 fn queries(terms: &[Term]) -> Vec<Query> {
-    let active = Filter::new("state", ["active"]);
     let given = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
-    let ids: Vec<String> = terms.iter().filter_map(|term| given(&term.id)).collect();
     let mut queries: Vec<Query> = Vec::new();
-    if !ids.is_empty() {
-        queries.push((ids, vec![active.clone()]));
-    }
-    for term in terms.iter().filter(|term| given(&term.id).is_none()) {
+    for term in terms {
+        queries.extend(given(&term.id).map(Query::Id));
+        let criteria = given(&term.instance_match_criteria);
+        let tags = term.tags.as_ref().filter(|tags| !tags.is_empty());
+        // An owner alone selects nothing.
+        if tags.is_none() && criteria.is_none() {
+            continue;
+        }
         let mut filters: Vec<Filter> =
             given(&term.owner_id).map(|owner| Filter::new("owner-id", [owner])).into_iter().collect();
-        filters.extend(term.tags.iter().flatten().map(|(key, value)| Filter::tag(key, value)));
-        filters.extend(
-            given(&term.instance_match_criteria).map(|wanted| Filter::new("instance-match-criteria", [wanted])),
-        );
-        filters.push(active.clone());
-        queries.push((Vec::new(), filters));
+        filters.extend(tags.into_iter().flatten().map(|(key, value)| Filter::tag(key, value)));
+        filters.extend(criteria.map(|wanted| Filter::new("instance-match-criteria", [wanted])));
+        queries.push(Query::Filters(filters));
     }
     queries
 }
@@ -151,6 +223,8 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let terms = [
             Term { id: text("cr-1"), ..Default::default() },
+            Term { id: text("cr-2"), tags: Some([("team".to_owned(), "a".to_owned())].into()), ..Default::default() },
+            Term { owner_id: text("123456789012"), ..Default::default() },
             Term {
                 tags: Some([("a".to_owned(), "*".to_owned())].into()),
                 owner_id: text("123456789012"),
@@ -158,18 +232,15 @@ mod tests {
                 ..Default::default()
             },
         ];
-        let active = Filter::new("state", ["active"]);
         let want = [
-            (vec!["cr-1".to_owned()], vec![active.clone()]),
-            (
-                vec![],
-                vec![
-                    Filter::new("owner-id", ["123456789012"]),
-                    Filter::new("tag-key", ["a"]),
-                    Filter::new("instance-match-criteria", ["targeted"]),
-                    active,
-                ],
-            ),
+            Query::Id("cr-1".to_owned()),
+            Query::Id("cr-2".to_owned()),
+            Query::Filters(vec![Filter::new("tag:team", ["a"])]),
+            Query::Filters(vec![
+                Filter::new("owner-id", ["123456789012"]),
+                Filter::new("tag-key", ["a"]),
+                Filter::new("instance-match-criteria", ["targeted"]),
+            ]),
         ];
         assert_eq!(queries(&terms), want);
     }

@@ -78,23 +78,34 @@ impl Ec2 for Region {
         &self,
         ids: &[String],
         filters: &[Filter],
-        _max_results: Option<u32>,
+        max_results: Option<u32>,
     ) -> Result<Vec<CapacityReservation>> {
         self.arrive("DescribeCapacityReservations", &(ids, filters)).await?;
+        let refuse = |code: &str, message: String| Err(AwsError::new("DescribeCapacityReservations", code, message));
+        if !ids.is_empty() && max_results.is_some() {
+            return refuse("InvalidParameterCombination", "MaxResults cannot be used with ids".to_owned());
+        }
+        let well_formed = |id: &str| {
+            let digits = id.strip_prefix("cr-").unwrap_or_default();
+            !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase())
+        };
+        if let Some(bad) = ids.iter().find(|id| !well_formed(id)) {
+            return refuse("InvalidCapacityReservationId.Malformed", format!("Invalid id: \"{bad}\""));
+        }
         let reservations = &self.shared.options.reservations;
         if let Some(missing) = ids.iter().find(|id| reservations.iter().all(|known| known.id != **id)) {
+            // One that exists and is not shared with the account is answered likewise.
             let message = format!("The capacity reservation '{missing}' does not exist");
-            return Err(AwsError::new(
-                "DescribeCapacityReservations",
-                "InvalidCapacityReservationId.NotFound",
-                message,
-            ));
+            return refuse("InvalidCapacityReservationId.NotFound", message);
         }
         let matches = |known: &&CapacityReservation| {
             let named = ids.is_empty() || ids.contains(&known.id);
             named
                 && filters.iter().all(|filter| match filter.name.as_str() {
-                    "state" => true,
+                    "state" => {
+                        let ended = known.end.is_some_and(|end| end <= self.now());
+                        filter.values.iter().any(|state| (state == "active") != ended)
+                    }
                     "owner-id" => filter.values.contains(&known.owner_id),
                     "instance-match-criteria" => filter.values.contains(&known.instance_match_criteria),
                     _ => matches_tags(filter, &known.tags).unwrap_or(false),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use karpenter_api::ec2nodeclass::CapacityReservationSelectorTerm as Term;
 use karpenter_aws_sim::{Options, Script, Target};
 use karpenter_core::InstanceType;
 use karpenter_provider::{CloudProvider, LaunchError};
@@ -236,6 +237,30 @@ async fn reservations_are_used_counted_and_given_back() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     lab.settle_class().await;
     assert_eq!(reserved_offering(&types().await), Some((true, 2)), "EC2 knows better");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_reservation_id_costs_only_itself() {
+    // covers: AWS-CR-02, AWS-CR-03
+    let options = Options { reservations: vec![reservation("cr-1", 2), reservation("cr-2", 1)], ..quiet(1) };
+    let lab = Lab::new(options).await;
+    let id = |id: &str| Term { id: Some(id.to_owned()), ..Term::default() };
+    // Gone or not shared with us, and mistyped: EC2 fails a whole call for either.
+    let terms = [id("cr-1"), id("cr-gone"), id("cr_2"), id("cr-2")];
+    let found = || async {
+        let found = lab.parts.reservations.find(&terms, (lab.now)()).await.unwrap();
+        found.into_iter().map(|reservation| reservation.id).collect::<Vec<_>>()
+    };
+    let calls = || lab.region.calls().get("DescribeCapacityReservations").copied().unwrap_or(0);
+    assert_eq!(found().await, ["cr-1", "cr-2"]);
+    let before = calls();
+    assert_eq!((found().await.len(), calls()), (2, before), "for a minute nothing is asked");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(found().await, ["cr-1", "cr-2"]);
+    assert_eq!(calls(), before + 3, "the known ids together, each unknown one alone");
+    let with_tags = Term { id: Some("cr-1".to_owned()), tags: Some(tags(&[("team", "a")])), ..Term::default() };
+    let both = lab.parts.reservations.find(&[with_tags], (lab.now)()).await.unwrap();
+    assert_eq!(both.len(), 2, "a term with an id and tags asks for both");
 }
 
 #[tokio::test(start_paused = true)]

@@ -212,7 +212,14 @@ async fn machines_leave_a_capacity_block_before_it_ends() {
     spec["capacityReservationSelectorTerms"] = json!([{"id": "cr-block"}, {"id": "cr-default"}]);
     let pool = lab.ready_with(spec).await;
     let claims = Api::<NodeClaim>::all(lab.client.clone());
-    for (name, id) in [("in-block", Some("cr-block")), ("in-default", Some("cr-default")), ("plain", None)] {
+    // A reservation that is gone must not hide that another one ends.
+    let ids = [
+        ("in-block", Some("cr-block")),
+        ("in-default", Some("cr-default")),
+        ("in-vanished", Some("cr-vanished")),
+        ("plain", None),
+    ];
+    for (name, id) in ids {
         let mut stored = ask(name, &[]);
         stored.metadata.uid = None;
         stored.metadata.finalizers = Some(vec!["karpenter.sh/termination".to_owned()]);
