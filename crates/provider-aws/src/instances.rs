@@ -126,12 +126,6 @@ impl Instances {
         self.lock().insert(instance.id.clone(), known);
     }
 
-    /// As EC2 told of it no longer ago than this.
-    pub(crate) fn read_within(&self, id: &str, age: Duration) -> Option<Instance> {
-        let known = self.lock().get(id).cloned();
-        known.filter(|known| known.told == Told::Read && known.at.elapsed() <= age).map(|known| known.instance)
-    }
-
     /// Of this cluster, by id.
     pub async fn list(&self) -> Result<Vec<Instance>> {
         let filters = vec![

@@ -69,6 +69,7 @@ pub struct Parts {
     pub instances: Instances,
     /// Where people may say what types cost and hold.
     pub overlays: Option<Arc<Store>>,
+    pub(crate) tags_ahead: crate::tagging::Ahead,
     pub(crate) fleets: FleetBatch,
     pub(crate) plans: Plans,
     pub(crate) words: Vocabulary,
@@ -135,6 +136,7 @@ impl Parts {
                 measures,
             ),
             fleets: FleetBatch::new(aws.clone(), now.clone(), measure("create_fleet")),
+            tags_ahead: Default::default(),
             zonal_shifts,
             permissions,
             overlays: settings.node_overlays.then(|| Arc::new(Store::new(karpenter_ec2::vocabulary()))),

@@ -1,5 +1,7 @@
 //! Once a claim has its node, the instance is told both names.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -8,6 +10,7 @@ use karpenter_provider::ProviderError;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::calls::{Instance, Tags};
 use crate::instances::{Look, instance_id};
@@ -18,16 +21,34 @@ use crate::provider::Parts;
 /// CreateTags shares its limit with launches.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long ago the tags of an instance may have been read. With one CreateTags a second, a read for each would be as many
-/// reads; so the instances of all claims that wait for their tags are read at once, and again after this.
-const FRESH: Duration = Duration::from_secs(30);
+/// How long a look ahead counts. With one CreateTags a second, a read for each claim would be as many reads; so the
+/// instances of all claims that wait for their tags are read at once. No other read counts, however recent.
+const AHEAD: Duration = Duration::from_secs(15);
 /// As many as one call takes.
 const TOGETHER: usize = 500;
 
+/// What was read for claims whose turn comes later, by instance: for which state of the claim, and when.
+#[derive(Default)]
+pub(crate) struct Ahead(Mutex<BTreeMap<String, (Option<String>, Instant, Instance)>>);
+
+impl Ahead {
+    /// A claim that has changed since may ask because of what somebody did to its instance: it is read anew.
+    fn take(&self, id: &str, claim: &NodeClaim) -> Option<Instance> {
+        let mut held = self.lock();
+        held.retain(|_, (_, at, _)| at.elapsed() <= AHEAD);
+        let (version, _, instance) = held.remove(id)?;
+        (version == claim.metadata.resource_version).then_some(instance)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (Option<String>, Instant, Instance)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Whether there is anything to do about the claim.
 pub fn is_taggable(claim: &NodeClaim) -> bool {
-    let annotated =
-        |key: &str| claim.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key));
+    let annotations = claim.metadata.annotations.as_ref();
+    let annotated = |key: &str| annotations.and_then(|all| all.get(key)).is_some_and(|value| value == "true");
     let named = claim.status.as_ref().and_then(|status| status.node_name.as_ref()).is_some_and(|name| !name.is_empty());
     let tagged = annotated(labels::INSTANCE_TAGGED) && annotated(labels::CLUSTER_NAME_TAGGED);
     named && !tagged && claim.metadata.deletion_timestamp.is_none()
@@ -40,7 +61,7 @@ pub async fn tag(parts: &Parts, client: &kube::Client, claim: &NodeClaim) -> Res
     // Without a readable id there is nothing to tag until it changes.
     let (true, Some(id)) = (is_taggable(claim), instance_id(&provider_id)) else { return Ok(()) };
     let name = claim.metadata.name.clone().unwrap_or_default();
-    let instance = match read(parts, id).await {
+    let instance = match read(parts, id, claim).await {
         Ok(instance) => instance,
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(ProviderError::new("describing the instance", error)),
@@ -72,20 +93,27 @@ pub async fn tag(parts: &Parts, client: &kube::Client, claim: &NodeClaim) -> Res
     }
 }
 
-/// Reads along what will be asked for next.
-async fn read(parts: &Parts, id: &str) -> crate::calls::Result<Instance> {
-    if let Some(instance) = parts.instances.read_within(id, FRESH) {
+/// Past the cache, so that what others took away since it was filled is put back; and what will be asked for next along
+/// with it.
+async fn read(parts: &Parts, id: &str, claim: &NodeClaim) -> crate::calls::Result<Instance> {
+    if let Some(instance) = parts.tags_ahead.take(id, claim) {
         return Ok(instance);
     }
     // Whoever cannot be found out about is read when it is their turn.
     let claims = parts.objects.node_claims().await.unwrap_or_default();
     let next = claims.iter().filter(|claim| is_taggable(claim)).filter_map(|claim| {
         let next = instance_id(claim.status.as_ref()?.provider_id.as_deref()?)?;
-        (next != id && parts.instances.read_within(next, FRESH).is_none()).then_some(next)
+        (next != id).then_some((next, claim.metadata.resource_version.clone()))
     });
-    let all = std::iter::once(id).chain(next).take(TOGETHER);
+    let next: Vec<(&str, Option<String>)> = next.take(TOGETHER - 1).collect();
+    let all = std::iter::once(id).chain(next.iter().map(|(id, _)| *id));
     let mut answers = join_all(all.map(|id| parts.instances.get(id, Look::Fresh))).await;
-    answers.swap_remove(0)
+    let mine = answers.remove(0);
+    let now = Instant::now();
+    let read = next.into_iter().zip(answers);
+    let read = read.filter_map(|((id, version), answer)| Some((id.to_owned(), (version, now, answer.ok()?))));
+    parts.tags_ahead.lock().extend(read);
+    mine
 }
 
 /// Policies of older releases allow the names of node and claim only.

@@ -118,19 +118,3 @@ async fn what_a_fleet_told_is_not_asked_for_again() {
     fake.instances.lock().unwrap().clear();
     assert!(instances.get("i-short", Look::Fresh).await.unwrap_err().is_not_found(), "once seen, gone is gone");
 }
-
-#[tokio::test(start_paused = true)]
-async fn how_long_ago_something_was_read_is_known() {
-    let (fake, instances) = lab(&["i-1"]);
-    let recent = Duration::from_secs(30);
-    instances.launched(&instance("i-1"));
-    assert_eq!(instances.read_within("i-1", recent), None, "a launch is not a read");
-    instances.get("i-1", Look::Fresh).await.unwrap();
-    tokio::time::sleep(recent).await;
-    assert!(instances.read_within("i-1", recent).is_some());
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(instances.read_within("i-1", recent), None);
-    instances.list().await.unwrap();
-    assert!(instances.read_within("i-1", recent).is_some(), "lists count");
-    assert_eq!(fake.asked().len(), 2);
-}
