@@ -35,7 +35,7 @@ use crate::security_groups::SecurityGroups;
 use crate::settings::Settings;
 use crate::startup;
 use crate::subnets::Subnets;
-use crate::tags::launch_tags;
+use crate::tags::{launch_tags, ownership_tag};
 use crate::templates::Templates;
 use crate::ttl::Now;
 use crate::types::{ListError, Types};
@@ -203,6 +203,22 @@ impl Parts {
     pub(crate) async fn usable_class(&self, name: &str) -> Result<Option<Arc<EC2NodeClass>>, BoxError> {
         let class = self.objects.node_class(name).await?;
         Ok(class.filter(|class| class.metadata.deletion_timestamp.is_none()))
+    }
+
+    /// A provider id is only text in a status: who can write it must not be able to end machines of others.
+    fn refuse_foreign(&self, claim: &NodeClaim, instance: &Instance) -> DeleteError {
+        let (key, value) = ownership_tag(&self.settings.cluster_name);
+        let id = &instance.id;
+        let message = format!("Not terminating instance {id}: it does not carry this cluster's tag {key}={value}");
+        tracing::error!(instance = %id, tag = %key, "refusing to terminate an instance that is not this cluster's");
+        self.recorder.publish(Notice {
+            subject: claim_subject(claim),
+            severity: Severity::Warning,
+            reason: "InstanceNotOwned",
+            message: message.clone(),
+            dedupe: Vec::new(),
+        });
+        ProviderError::new("terminating the instance", message).into()
     }
 
     pub(crate) fn tell_unresolved_pool(&self, pool: &NodePool) {
@@ -381,6 +397,9 @@ impl CloudProvider for AwsProvider {
         if instance.state == InstanceState::ShuttingDown {
             return Ok(());
         }
+        if !is_owned(&instance, &self.parts.settings.cluster_name) {
+            return Err(self.parts.refuse_foreign(claim, &instance));
+        }
         match self.parts.instances.terminate(id).await {
             Ok(()) => Ok(()),
             Err(error) if error.is_not_found() => Err(not_found()),
@@ -484,6 +503,12 @@ impl CloudProvider for AwsProvider {
 
 pub(crate) fn bad_id(provider_id: &str) -> BoxError {
     format!("{provider_id:?} is not of the form aws:///<zone>/<instance id>").into()
+}
+
+/// Policies that come with Karpenter allow terminations by the same tag.
+fn is_owned(instance: &Instance, cluster: &str) -> bool {
+    let (key, value) = ownership_tag(cluster);
+    instance.tags.get(&key).is_some_and(|found| found == value)
 }
 
 fn must_be_ready(class: &EC2NodeClass) -> Result<(), LaunchError> {

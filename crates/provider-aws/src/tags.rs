@@ -13,11 +13,17 @@ pub(crate) fn launch_tags(class: &EC2NodeClass, claim: Option<&NodeClaim>, clust
     }
     let pool = claim.and_then(|claim| claim.metadata.labels.as_ref()?.get(labels::NODEPOOL)).cloned();
     let mut tags: Tags = class.spec.tags.clone().unwrap_or_default();
-    tags.insert(format!("kubernetes.io/cluster/{cluster}"), "owned".to_owned());
+    let (key, value) = ownership_tag(cluster);
+    tags.insert(key, value.to_owned());
     tags.insert(labels::NODEPOOL.to_owned(), pool.unwrap_or_default());
     tags.insert(labels::EKS_CLUSTER_NAME_TAG.to_owned(), cluster.to_owned());
     tags.insert(labels::EC2_NODE_CLASS.to_owned(), class.metadata.name.clone().unwrap_or_default());
     Ok(tags)
+}
+
+/// Says whose a machine is.
+pub(crate) fn ownership_tag(cluster: &str) -> (String, &'static str) {
+    (format!("kubernetes.io/cluster/{cluster}"), "owned")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use karpenter_provider_aws::tagging;
 use kube::Api;
 use kube::api::PostParams;
 
-use crate::lab::{Lab, on_demand, quiet};
+use crate::lab::{Lab, holding, on_demand, quiet, tags};
 
 fn store(lab: &Lab) -> Store {
     Store { client: lab.client.clone(), namespace: "default".to_owned() }
@@ -121,7 +121,39 @@ async fn instances_are_told_the_names_of_node_and_claim() {
     let calls = lab.region.calls()["CreateTags"];
     tagging::tag(&lab.parts, &lab.client, &claim).await.unwrap();
     assert_eq!(lab.region.calls()["CreateTags"], calls, "nothing is missing");
-    assert!(!tagging::is_taggable(&stored));
+    let mut asks = karpenter_api::NodeClaim { metadata: stored.metadata, ..claim };
+    assert!(!tagging::is_taggable(&asks));
+    // What others take away is put back as soon as the claim asks for it, however recently we read the instance.
+    lab.parts.instances.list().await.unwrap();
+    let id = lab.region.instances().remove(0).instance.id;
+    lab.region.untag(&id, "Name");
+    asks.metadata.annotations.get_or_insert_default().insert("karpenter.k8s.aws/tagged".to_owned(), "false".to_owned());
+    assert!(tagging::is_taggable(&asks), "upstream looks at the value, too");
+    tagging::tag(&lab.parts, &lab.client, &asks).await.unwrap();
+    assert_eq!(lab.region.instances().remove(0).instance.tags.get("Name").map(String::as_str), Some("node-1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_machines_of_this_cluster_are_terminated() {
+    // covers: AWS-CP-18
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let machine = lab.provider.create(&on_demand("one")).await.unwrap();
+    let (key, id) = ("kubernetes.io/cluster/simulated", machine.provider_id.rsplit('/').next().unwrap().to_owned());
+    let set = |value: &'static str| {
+        let (region, id) = (lab.region.clone(), id.clone());
+        async move { region.aws().ec2.create_tags(&[id], &tags(&[(key, value)])).await.unwrap() }
+    };
+    lab.region.untag(&id, key);
+    let refused = lab.provider.delete(&holding(&machine)).await.unwrap_err();
+    assert!(karpenter_provider::chain(&refused).contains(key), "{refused:?}");
+    assert_eq!(lab.notices.with_reason("InstanceNotOwned").len(), 1);
+    set("shared").await;
+    lab.provider.delete(&holding(&machine)).await.unwrap_err();
+    assert!(!lab.region.calls().contains_key("TerminateInstances"), "nothing was asked");
+    set("owned").await;
+    lab.provider.delete(&holding(&machine)).await.unwrap();
+    assert_eq!(lab.region.calls()["TerminateInstances"], 1);
 }
 
 #[tokio::test(start_paused = true)]
