@@ -290,7 +290,9 @@ impl AwsProvider {
         let Some(class) = self.parts.usable_class(&pool.spec.template.spec.node_class_ref.name).await? else {
             return Ok(None);
         };
-        match self.parts.class_types(&own_kubelet::effective(&class, &pool.metadata.annotations)) {
+        let class = own_kubelet::effective(&class, &pool.metadata.annotations, &self.parts.settings.ec2);
+        let types = class.and_then(|class| self.parts.class_types(&class).map_err(|error| error.to_string()));
+        match types {
             Ok(types) => Ok(Some(types)),
             Err(error) => {
                 let name = pool.metadata.name.as_deref().unwrap_or_default();
@@ -355,7 +357,8 @@ impl CloudProvider for AwsProvider {
         must_be_ready(&class)?;
         let tags = launch_tags(&class, Some(claim), &parts.settings.cluster_name)
             .map_err(|message| LaunchError::NodeClassNotReady { message })?;
-        let wanted = own_kubelet::effective(&class, &claim.metadata.annotations);
+        let wanted = own_kubelet::effective(&class, &claim.metadata.annotations, &parts.settings.ec2)
+            .map_err(|why| LaunchError::create(why.clone(), "InvalidKubeletConfiguration", why))?;
         let types = parts.class_types(&wanted).map_err(|error| {
             let message = format!("resolving instance types, {error}");
             LaunchError::create(message, "InstanceTypeResolutionFailed", "Error resolving instance types")
@@ -458,7 +461,8 @@ impl CloudProvider for AwsProvider {
             self.parts.tell_unresolved_pool(pool);
             return Ok(Arc::from([]));
         };
-        let class = own_kubelet::effective(&class, &pool.metadata.annotations);
+        let class = own_kubelet::effective(&class, &pool.metadata.annotations, &self.parts.settings.ec2)
+            .map_err(|message| TypesError::NotResolved { message })?;
         self.parts.class_types(&class).map_err(|error| TypesError::NotResolved { message: error.to_string() })
     }
 

@@ -10,7 +10,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::lab::{Lab, default_spec, on_demand, quiet};
-use karpenter_provider::CloudProvider;
+use karpenter_provider::{CloudProvider, LaunchError, TypesError};
 
 fn with(changes: Value) -> Value {
     let mut spec = default_spec();
@@ -429,6 +429,26 @@ async fn a_pool_may_bring_kubelet_settings_of_its_own() {
     annotate(&mut pool, None).await;
     assert_eq!(lab.provider.is_drifted(&claim).await.unwrap().as_deref(), Some("NodeClassDrift"));
     assert_eq!(pods(&lab.provider.instance_types(&pool).await.unwrap()), of_class);
+
+    // The API server takes any text for an annotation; what a kubelet would not take never gets to a machine.
+    for text in [
+        "maxPods: 17",
+        "[17]",
+        r#"{"maxPods":-1}"#,
+        r#"{"evictionHard":{"memory.available":"1Gi' && reboot '"}}"#,
+        r#"{"kubeReserved":{"cpu":"$(reboot)"}}"#,
+        r#"{"systemReserved":{"x\"; reboot":"1"}}"#,
+    ] {
+        annotate(&mut pool, Some(text)).await;
+        let error = lab.provider.instance_types(&pool).await.unwrap_err();
+        assert!(matches!(error, TypesError::NotResolved { .. }) && error.to_string().contains(key), "{text}: {error}");
+        let mut claim = on_demand("refused");
+        claim.metadata.annotations.get_or_insert_default().insert(key.to_owned(), text.to_owned());
+        match lab.provider.create(&claim).await.unwrap_err() {
+            LaunchError::Create { condition_reason, .. } => assert_eq!(condition_reason, "InvalidKubeletConfiguration"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
