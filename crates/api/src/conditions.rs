@@ -153,6 +153,16 @@ impl<'a> Conditions<'a> {
         self.set(kind, self.status(kind), &reason, &message)
     }
 
+    /// Whether a condition speaks of another generation of the object.
+    pub fn is_stale(&self, kind: &str) -> bool {
+        self.get(kind).is_some_and(|condition| self.is_outdated(condition))
+    }
+
+    /// Sums up anew, for when what the root depends on is another list than when it was last computed.
+    pub fn refresh_root(&mut self) {
+        self.recompute_root();
+    }
+
     /// Takes a condition away. Those the root depends on stay.
     pub fn clear(&mut self, kind: &str) -> bool {
         if self.is_dependent(kind) || self.get(kind).is_none() {
@@ -206,7 +216,7 @@ impl<'a> Conditions<'a> {
             .list
             .iter()
             .filter(|condition| self.dependents.contains(&condition.type_.as_str()))
-            .filter(|condition| condition.status != TRUE || self.is_stale(condition))
+            .filter(|condition| condition.status != TRUE || self.is_outdated(condition))
             .collect();
         if unhappy.is_empty() {
             self.set_true(READY);
@@ -214,7 +224,7 @@ impl<'a> Conditions<'a> {
         }
         unhappy.sort_by(|a, b| b.last_transition_time.cmp(&a.last_transition_time));
         let message: Vec<String> = unhappy.iter().map(|c| format!("{}={}", c.type_, c.status)).collect();
-        let failed = unhappy.iter().any(|condition| condition.status == FALSE && !self.is_stale(condition));
+        let failed = unhappy.iter().any(|condition| condition.status == FALSE && !self.is_outdated(condition));
         let (status, reason) = match failed {
             true => (Status::False, "UnhealthyDependents"),
             false => (Status::Unknown, "ReconcilingDependents"),
@@ -222,7 +232,7 @@ impl<'a> Conditions<'a> {
         self.set(READY, status, reason, &message.join(", "));
     }
 
-    fn is_stale(&self, condition: &Condition) -> bool {
+    fn is_outdated(&self, condition: &Condition) -> bool {
         condition.observed_generation.unwrap_or_default() != self.generation
     }
 }

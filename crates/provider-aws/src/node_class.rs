@@ -16,6 +16,7 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
+use karpenter_api::conditions::Conditions;
 use karpenter_api::{EC2NodeClass, labels};
 use karpenter_provider::{BoxError, ProviderError};
 use kube::Api;
@@ -23,7 +24,10 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::provider::Parts;
-use conditions::Conditions;
+use conditions::{
+    AMIS, INSTANCE_PROFILE, PLACEMENT_GROUP, RESERVATIONS, SECURITY_GROUPS, SUBNETS, VALIDATION, dependents, is_ours,
+    say_failure,
+};
 use validation::Validation;
 
 /// An object at one state of its spec.
@@ -107,23 +111,40 @@ impl NodeClassController {
 
     /// All steps; one that fails does not stop the others.
     async fn look(&self, class: &mut EC2NodeClass) -> (Next, Vec<BoxError>) {
-        let mut conditions = Conditions::of(class, (self.parts.now)(), self.parts.settings.ec2.reserved_capacity);
+        let reserved_capacity = self.parts.settings.ec2.reserved_capacity;
+        let metadata = class.metadata.clone();
+        let held = class.status.get_or_insert_default().conditions.take();
+        let mut list = held.unwrap_or_default();
+        list.retain(|condition| is_ours(&condition.type_, reserved_capacity));
+        let mut conditions = Conditions::of(&metadata, &mut list, dependents(reserved_capacity), (self.parts.now)());
         let mut next = Next::Never;
         let mut errors = Vec::new();
-        let mut take = |step: Step| match step {
+        let mut take = |kind: &str, step: Step, conditions: &mut Conditions<'_>| match step {
             Ok(wish) => next = next.sooner(wish),
-            Err(error) => errors.push(error),
+            Err(error) => {
+                say_failure(conditions, kind, &error);
+                errors.push(error);
+            }
         };
-        take(status::images(&self.parts, class, &mut conditions).await);
-        if self.parts.settings.ec2.reserved_capacity {
-            take(status::reservations(&self.parts, class, &mut conditions).await);
+        let parts = &self.parts;
+        let step = status::images(parts, class, &mut conditions).await;
+        take(AMIS, step, &mut conditions);
+        if reserved_capacity {
+            let step = status::reservations(parts, class, &mut conditions).await;
+            take(RESERVATIONS, step, &mut conditions);
         }
-        take(status::placement_group(&self.parts, class, &mut conditions).await);
-        take(status::subnets(&self.parts, class, &mut conditions).await);
-        take(status::security_groups(&self.parts, class, &mut conditions).await);
-        take(status::instance_profile(&self.parts, class, &mut conditions).await);
-        take(self.validation.judge(&self.parts, class, &mut conditions).await);
-        class.status.get_or_insert_default().conditions = Some(conditions.finish());
+        let step = status::placement_group(parts, class, &mut conditions).await;
+        take(PLACEMENT_GROUP, step, &mut conditions);
+        let step = status::subnets(parts, class, &mut conditions).await;
+        take(SUBNETS, step, &mut conditions);
+        let step = status::security_groups(parts, class, &mut conditions).await;
+        take(SECURITY_GROUPS, step, &mut conditions);
+        let step = status::instance_profile(parts, class, &mut conditions).await;
+        take(INSTANCE_PROFILE, step, &mut conditions);
+        let step = self.validation.judge(parts, class, &mut conditions).await;
+        take(VALIDATION, step, &mut conditions);
+        conditions.refresh_root();
+        class.status.get_or_insert_default().conditions = Some(list);
         (next, errors)
     }
 

@@ -81,18 +81,27 @@ pub fn unsupported_by(family: AmiFamily, kubelet: &KubeletConfiguration) -> Vec<
         return Vec::new();
     }
     let family_name = family.as_str();
-    let mut faults: Vec<Fault> = kubelet
-        .keys()
-        .filter(|field| !INTERPRETED.contains(&field.as_str()))
-        .map(|field| fault(field, &format!("is not supported on {family_name}")))
-        .collect();
-    if family == AmiFamily::Bottlerocket && kubelet.contains_key("podsPerCore") {
-        faults.push(fault("podsPerCore", &format!("is not supported on {family_name}")));
+    let unknown = kubelet.keys().filter(|field| !INTERPRETED.contains(&field.as_str()));
+    unknown.map(|field| fault(field, &format!("is not supported on {family_name}"))).collect()
+}
+
+/// Settings that upstream 1.14 accepts and nodes of this family cannot apply. They are ignored as upstream ignores
+/// them, which is worth saying.
+pub fn ignored_by(family: AmiFamily, kubelet: &KubeletConfiguration) -> Vec<Fault> {
+    let everything = matches!(family, AmiFamily::Al2023 | AmiFamily::Custom);
+    if everything {
+        return Vec::new();
+    }
+    let family_name = family.as_str();
+    let mut ignored = Vec::new();
+    if family == AmiFamily::Bottlerocket && kubelet.get("podsPerCore").is_some_and(|value| !value.is_null()) {
+        ignored.push(fault("podsPerCore", &format!("is ignored on {family_name}")));
     }
     if kubelet.get("clusterDNS").and_then(Value::as_array).is_some_and(|servers| servers.len() > 1) {
-        faults.push(fault("clusterDNS", &format!("{family_name} takes one address only")));
+        let message = format!("{family_name} takes one address only, the others are ignored");
+        ignored.push(fault("clusterDNS", &message));
     }
-    faults
+    ignored
 }
 
 /// Whether any value is an expression to be computed per instance type: a textual `maxPods`, or a reservation that is
@@ -136,7 +145,8 @@ fn number_faults(kubelet: &KubeletConfiguration) -> Vec<Fault> {
             faults.push(fault(field, &format!("{percent} is not between 0 and 100")));
         }
     }
-    for field in ["podsPerCore", "evictionMaxPodGracePeriod", "maxPods"] {
+    // A negative `evictionMaxPodGracePeriod` is meant: the kubelet then leaves the period to the pod.
+    for field in ["podsPerCore", "maxPods"] {
         if let Some(count) = number(field).filter(|count| *count < 0) {
             faults.push(fault(field, &format!("{count} is negative")));
         }

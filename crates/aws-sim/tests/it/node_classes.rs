@@ -227,6 +227,74 @@ async fn what_thinking_can_tell_is_told_without_aws() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_upstream_ignores_is_accepted_and_said_once() {
+    // covers: AWS-KC-10, AWS-NC-26
+    let bottlerocket = json!([{"alias": "bottlerocket@latest"}]);
+    let user_data = "[settings.kubernetes]\nmade-up = true\n";
+    for (kubelet, user_data, reason, said) in [
+        (json!({"podsPerCore": 3}), "", "KubeletSettingIgnored", "spec.kubelet.podsPerCore"),
+        (json!({"clusterDNS": ["10.0.0.10", "1.1.1.1"]}), "", "KubeletSettingIgnored", "spec.kubelet.clusterDNS"),
+        (json!({}), user_data, "UserDataIgnored", "settings.kubernetes.made-up"),
+    ] {
+        let lab = Lab::new(quiet(1)).await;
+        let spec = json!({"kubelet": kubelet, "userData": user_data, "amiSelectorTerms": bottlerocket});
+        lab.ready_with(with(spec)).await;
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            lab.settle_class().await;
+        }
+        let notices = lab.notices.with_reason(reason);
+        assert_eq!(notices.len(), 1, "{notices:?}");
+        assert!(notices[0].message.contains(said) && notices[0].subject.kind == "EC2NodeClass", "{notices:?}");
+        lab.provider.create(&on_demand("one")).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn user_data_that_cannot_be_merged_is_said() {
+    // covers: AWS-UD-09, AWS-NC-06
+    let lab = Lab::new(quiet(1)).await;
+    let open = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"B\"\n\n--B\n\necho never closed\n";
+    lab.create_class(with(json!({"userData": open}))).await;
+    assert_eq!(lab.settle_class().await, Next::After(Duration::from_secs(60)), "nothing to retry but the looks");
+    let (status, reason, message) = lab.condition("ValidationSucceeded").await;
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "InvalidUserData"));
+    assert!(message.contains("closing boundary"), "{message}");
+    // Upstream's own suite has a document that ends with an opening boundary.
+    let closed = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"B\"\n\n--B\n\necho\n--B";
+    lab.patch_class(json!({"spec": {"userData": closed}})).await;
+    lab.settle_class().await;
+    assert_eq!(lab.condition("Ready").await.0, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_cannot_be_looked_at_says_why() {
+    // covers: AWS-NC-06
+    let lab = Lab::new(quiet(1)).await;
+    lab.region.script(Script::new(
+        Target::Call { operation: "DescribeSubnets", server_fault: true },
+        "InternalError",
+        1000,
+    ));
+    let class = lab.create_class(default_spec()).await;
+    assert!(lab.classes.reconcile(&class).await.is_err(), "it is tried again, with back-off");
+    let (status, reason, message) = lab.condition("SubnetsReady").await;
+    assert_eq!((status.as_str(), reason.as_str()), ("Unknown", "ReconciliationFailed"));
+    assert!(message.contains("InternalError"), "{message}");
+    lab.region.clear_scripts();
+    lab.settle_class().await;
+    assert_eq!(lab.condition("Ready").await.0, "True");
+    lab.region.script(Script::new(
+        Target::Call { operation: "DescribeSubnets", server_fault: true },
+        "InternalError",
+        1000,
+    ));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(lab.classes.reconcile(&lab.class().await).await.is_err());
+    assert_eq!(lab.condition("SubnetsReady").await.0, "True", "what was found out before stands");
+}
+
+#[tokio::test(start_paused = true)]
 async fn user_data_that_is_too_large_is_said() {
     // covers: AWS-NC-32
     let lab = Lab::new(quiet(1)).await;

@@ -1,7 +1,7 @@
-//! The conditions of a node class, and the one that sums them up.
+//! The conditions of a node class: their names, and which of them `Ready` sums up.
 
-use jiff::Timestamp;
-use karpenter_api::{Condition, EC2NodeClass, Time};
+use karpenter_api::conditions::{Conditions, Status};
+use karpenter_provider::BoxError;
 use karpenter_provider::node_class::READY;
 
 pub const AMIS: &str = "AMIsReady";
@@ -12,180 +12,117 @@ pub const SECURITY_GROUPS: &str = "SecurityGroupsReady";
 pub const INSTANCE_PROFILE: &str = "InstanceProfileReady";
 pub const VALIDATION: &str = "ValidationSucceeded";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    True,
-    False,
-    Unknown,
+const WITH_RESERVATIONS: [&str; 7] =
+    [AMIS, SUBNETS, SECURITY_GROUPS, INSTANCE_PROFILE, VALIDATION, PLACEMENT_GROUP, RESERVATIONS];
+
+/// What `Ready` depends on.
+pub fn dependents(reserved_capacity: bool) -> &'static [&'static str] {
+    if reserved_capacity { &WITH_RESERVATIONS } else { &WITH_RESERVATIONS[..6] }
 }
 
-impl Verdict {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
+/// Whether a condition is one of ours. Another would keep its last word for ever.
+pub fn is_ours(kind: &str, reserved_capacity: bool) -> bool {
+    kind == READY || dependents(reserved_capacity).contains(&kind)
 }
 
-pub struct Conditions {
-    held: Vec<Condition>,
-    dependents: Vec<&'static str>,
-    generation: Option<i64>,
-    now: Time,
-}
-
-impl Conditions {
-    pub fn of(class: &EC2NodeClass, now: Timestamp, reserved_capacity: bool) -> Self {
-        let mut dependents = vec![AMIS, SUBNETS, SECURITY_GROUPS, INSTANCE_PROFILE, VALIDATION, PLACEMENT_GROUP];
-        if reserved_capacity {
-            dependents.push(RESERVATIONS);
-        }
-        let held = class.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-        let now = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
-        let mut conditions = Self { held, dependents: dependents.clone(), generation: class.metadata.generation, now };
-        // A condition that is no longer ours would keep its last word for ever.
-        conditions.held.retain(|condition| condition.type_ == READY || dependents.contains(&condition.type_.as_str()));
-        for dependent in dependents {
-            if conditions.get(dependent).is_none() {
-                conditions.unknown(dependent, "AwaitingReconciliation", "object is awaiting reconciliation");
-            }
-        }
-        conditions
-    }
-
-    pub fn get(&self, name: &str) -> Option<&Condition> {
-        self.held.iter().find(|condition| condition.type_ == name)
-    }
-
-    pub fn verdict(&self, name: &str) -> Verdict {
-        match self.get(name).map(|condition| condition.status.as_str()) {
-            Some("True") => Verdict::True,
-            Some("False") => Verdict::False,
-            _ => Verdict::Unknown,
-        }
-    }
-
-    pub fn good(&mut self, name: &'static str) {
-        self.set(name, Verdict::True, name, "");
-    }
-
-    /// True, with something worth knowing.
-    pub fn good_but(&mut self, name: &'static str, message: &str) {
-        self.set(name, Verdict::True, name, message);
-    }
-
-    pub fn bad(&mut self, name: &'static str, reason: &str, message: &str) {
-        self.set(name, Verdict::False, reason, message);
-    }
-
-    pub fn unknown(&mut self, name: &'static str, reason: &str, message: &str) {
-        self.set(name, Verdict::Unknown, reason, message);
-    }
-
-    /// The time of transition moves only when the status does.
-    fn set(&mut self, name: &'static str, verdict: Verdict, reason: &str, message: &str) {
-        let held = self.held.iter().position(|condition| condition.type_ == name);
-        let unchanged = held.filter(|at| self.held[*at].status == verdict.as_str());
-        let condition = Condition {
-            type_: name.to_owned(),
-            status: verdict.as_str().to_owned(),
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            observed_generation: self.generation,
-            last_transition_time: unchanged.map_or(self.now.clone(), |at| self.held[at].last_transition_time.clone()),
-        };
-        match held {
-            Some(at) => self.held[at] = condition,
-            None => self.held.push(condition),
-        }
-    }
-
-    /// With `Ready`: true when all are, false when one is.
-    pub fn finish(mut self) -> Vec<Condition> {
-        let current = |condition: &&Condition| condition.observed_generation == self.generation;
-        let of = |status: &str| -> Vec<String> {
-            let dependents = self.dependents.iter().filter_map(|name| self.get(name));
-            let found = dependents.filter(|condition| match status {
-                "False" => condition.status == "False" && current(condition),
-                // An old word about an old spec says nothing about this one.
-                _ => condition.status == "Unknown" || !current(condition),
-            });
-            found.map(|condition| format!("{}={status}", condition.type_)).collect()
-        };
-        let (bad, open) = (of("False"), of("Unknown"));
-        if !bad.is_empty() {
-            self.set(READY, Verdict::False, "UnhealthyDependents", &bad.join(", "));
-        } else if !open.is_empty() {
-            self.set(READY, Verdict::Unknown, "ReconcilingDependents", &open.join(", "));
-        } else {
-            self.set(READY, Verdict::True, READY, "");
-        }
-        self.held.sort_by(|a, b| a.type_.cmp(&b.type_));
-        self.held
+/// A step that failed leaves what was found out about this spec before. Where nothing was, it says why: a class that
+/// cannot be reconciled must not look like one that nobody has got round to yet.
+pub(super) fn say_failure(conditions: &mut Conditions<'_>, kind: &str, error: &BoxError) {
+    if conditions.status(kind) == Status::Unknown || conditions.is_stale(kind) {
+        conditions.set_unknown(kind, "ReconciliationFailed", &karpenter_provider::chain(error.as_ref()));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use karpenter_api::{Condition, EC2NodeClass, ObjectMeta};
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn class(generation: i64, conditions: Vec<Condition>) -> EC2NodeClass {
+    fn class(generation: i64) -> ObjectMeta {
         let mut class = EC2NodeClass::default();
         class.metadata.generation = Some(generation);
-        class.status.get_or_insert_default().conditions = Some(conditions);
-        class
+        class.metadata.creation_timestamp = Some(karpenter_api::Time(at(0)));
+        class.metadata
     }
 
-    fn all_good(mut conditions: Conditions) -> Vec<Condition> {
-        for name in [AMIS, SUBNETS, SECURITY_GROUPS, INSTANCE_PROFILE, VALIDATION, PLACEMENT_GROUP] {
-            conditions.good(name);
+    fn of(conditions: &[Condition], kind: &str) -> (String, String) {
+        let found = conditions.iter().find(|condition| condition.type_ == kind).unwrap();
+        (found.status.clone(), found.message.clone())
+    }
+
+    fn is(status: &str, message: &str) -> (String, String) {
+        (status.to_owned(), message.to_owned())
+    }
+
+    #[test]
+    fn ready_lists_whatever_is_not_true_the_newest_first() {
+        // covers: AWS-NC-01, API-CD-03
+        let mut list = Vec::new();
+        let set = |list: &mut Vec<Condition>, second, kind: &str, status: Status| {
+            let metadata = class(1);
+            let mut conditions = Conditions::of(&metadata, list, dependents(false), at(second));
+            match status {
+                Status::True => conditions.set_true(kind),
+                Status::False => conditions.set_false(kind, "Because", "of that"),
+                Status::Unknown => conditions.set_unknown(kind, "Because", "of that"),
+            };
+        };
+        for kind in dependents(false) {
+            set(&mut list, 5, kind, Status::True);
         }
-        conditions.finish()
-    }
-
-    fn ready(conditions: &[Condition]) -> (&str, &str) {
-        let ready = conditions.iter().find(|condition| condition.type_ == READY).unwrap();
-        (ready.status.as_str(), ready.message.as_str())
-    }
-
-    #[test]
-    fn ready_sums_the_others_up() {
-        // covers: AWS-NC-01
-        let fresh = || Conditions::of(&class(1, vec![]), at(5), false);
-        assert_eq!(ready(&all_good(fresh())).0, "True");
-        assert_eq!(ready(&fresh().finish()).0, "Unknown");
-        let mut one_bad = fresh();
-        one_bad.bad(SUBNETS, "SubnetsNotFound", "none");
-        assert_eq!(ready(&one_bad.finish()), ("False", "SubnetsReady=False"));
-        let with_gate = all_good(Conditions::of(&class(1, vec![]), at(5), true));
-        assert_eq!(ready(&with_gate), ("Unknown", "CapacityReservationsReady=Unknown"));
-    }
-
-    #[test]
-    fn transitions_are_timed_and_generations_told() {
-        let first = all_good(Conditions::of(&class(1, vec![]), at(5), false));
-        let again = all_good(Conditions::of(&class(1, first.clone()), at(9), false));
-        assert_eq!(first, again, "nothing changed, so nothing is written");
-        let older = Conditions::of(&class(2, first.clone()), at(9), false).finish();
-        assert_eq!(ready(&older).0, "Unknown", "words about generation 1");
-        let mut changed = Conditions::of(&class(1, first), at(9), false);
-        changed.bad(AMIS, "AMINotFound", "none");
-        let changed = changed.finish();
-        let amis = changed.iter().find(|condition| condition.type_ == AMIS).unwrap();
-        assert_eq!(amis.last_transition_time, Time(at(9)));
+        assert_eq!(of(&list, READY), is("True", ""));
+        set(&mut list, 6, SUBNETS, Status::False);
+        set(&mut list, 7, VALIDATION, Status::False);
+        assert_eq!(of(&list, READY), is("False", "ValidationSucceeded=False, SubnetsReady=False"));
+        set(&mut list, 8, PLACEMENT_GROUP, Status::Unknown);
+        let want = "PlacementGroupReady=Unknown, ValidationSucceeded=False, SubnetsReady=False";
+        assert_eq!(of(&list, READY), is("False", want), "one that is not known is listed, too");
+        let metadata = class(1);
+        Conditions::of(&metadata, &mut list, dependents(true), at(9));
+        assert!(of(&list, READY).1.contains("CapacityReservationsReady=Unknown"), "with the gate");
+        assert!(!is_ours(RESERVATIONS, false) && is_ours(RESERVATIONS, true) && is_ours(READY, false));
     }
 
     #[test]
     fn a_condition_without_its_gate_goes() {
         // covers: AWS-CR-16
-        let with_gate = all_good(Conditions::of(&class(1, vec![]), at(5), true));
-        let without = Conditions::of(&class(1, with_gate), at(6), false).finish();
-        assert!(without.iter().all(|condition| condition.type_ != RESERVATIONS));
+        let metadata = class(1);
+        let mut list = Vec::new();
+        let mut conditions = Conditions::of(&metadata, &mut list, dependents(true), at(5));
+        for kind in dependents(false) {
+            conditions.set_true(kind);
+        }
+        conditions.set_false(RESERVATIONS, "Unauthorized", "not allowed");
+        assert_eq!(of(&list, READY), is("False", "CapacityReservationsReady=False"));
+        list.retain(|condition| is_ours(&condition.type_, false));
+        Conditions::of(&metadata, &mut list, dependents(false), at(6)).refresh_root();
+        assert_eq!(of(&list, READY), is("True", ""));
+        assert_eq!(list.len(), 7);
+    }
+
+    #[test]
+    fn a_failure_is_said_where_nothing_is_known_yet() {
+        // covers: AWS-NC-06
+        let mut list = Vec::new();
+        let error: BoxError = "EC2 does not answer".into();
+        let metadata = class(1);
+        let mut conditions = Conditions::of(&metadata, &mut list, dependents(false), at(5));
+        conditions.set_true(SUBNETS);
+        conditions.set_false(AMIS, "AMINotFound", "none");
+        for kind in [SUBNETS, AMIS, VALIDATION] {
+            say_failure(&mut conditions, kind, &error);
+        }
+        assert_eq!(of(&list, SUBNETS), is("True", ""), "the last word about this spec stands");
+        assert_eq!(of(&list, AMIS), is("False", "none"));
+        assert_eq!(of(&list, VALIDATION), is("Unknown", "EC2 does not answer"));
+        let metadata = class(2);
+        say_failure(&mut Conditions::of(&metadata, &mut list, dependents(false), at(6)), SUBNETS, &error);
+        assert_eq!(of(&list, SUBNETS), is("Unknown", "EC2 does not answer"), "that was another spec");
     }
 }

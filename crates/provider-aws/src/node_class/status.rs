@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeSelectorRequirement;
+use karpenter_api::conditions::Conditions;
 use karpenter_api::ec2nodeclass::{Ami, CapacityReservation, EC2NodeClassStatus, SecurityGroup, Subnet};
 use karpenter_api::{EC2NodeClass, Time};
 use karpenter_ec2::images::ChosenImage;
 
-use super::conditions::{AMIS, Conditions, INSTANCE_PROFILE, PLACEMENT_GROUP, RESERVATIONS, SECURITY_GROUPS, SUBNETS};
+use super::conditions::{AMIS, INSTANCE_PROFILE, PLACEMENT_GROUP, RESERVATIONS, SECURITY_GROUPS, SUBNETS};
 use super::{Next, Step};
 use crate::images::ImagesError;
 use crate::provider::Parts;
@@ -20,26 +21,24 @@ fn status(class: &mut EC2NodeClass) -> &mut EC2NodeClassStatus {
     class.status.get_or_insert_default()
 }
 
-pub(super) async fn images(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+pub(super) async fn images(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions<'_>) -> Step {
     match parts.images.list(class, &parts.version.current(), (parts.now)()).await {
         Ok(found) if found.is_empty() => {
             status(class).amis = None;
-            conditions.bad(AMIS, "AMINotFound", "AMISelector did not match any AMIs");
+            conditions.set_false(AMIS, "AMINotFound", "AMISelector did not match any AMIs");
             Ok(MINUTE)
         }
         Ok(found) => {
             status(class).amis = Some(found.into_iter().map(ami).collect());
             let assumed = class.ami_alias().filter(|alias| alias.assumed_latest);
-            match assumed.map(|alias| alias.family.alias_name()) {
-                Some(family) => {
-                    conditions.good_but(AMIS, &format!("alias {family} has no version, {family}@latest is assumed"))
-                }
-                None => conditions.good(AMIS),
-            }
+            let message = assumed.map(|alias| alias.family.alias_name()).map_or_else(String::new, |family| {
+                format!("alias {family} has no version, {family}@latest is assumed")
+            });
+            conditions.set_true_because(AMIS, AMIS, &message);
             Ok(FIVE_MINUTES)
         }
         Err(ImagesError::UnsupportedAlias(why)) => {
-            conditions.bad(AMIS, "UnsupportedAlias", &why);
+            conditions.set_false(AMIS, "UnsupportedAlias", &why);
             Ok(Next::Never)
         }
         Err(error) => Err(format!("getting amis, {error}").into()),
@@ -60,11 +59,11 @@ fn ami(image: ChosenImage) -> Ami {
     }
 }
 
-pub(super) async fn subnets(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+pub(super) async fn subnets(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions<'_>) -> Step {
     let found = parts.subnets.list(class, (parts.now)()).await.map_err(|e| format!("getting subnets, {e}"))?;
     if found.is_empty() {
         status(class).subnets = None;
-        conditions.bad(SUBNETS, "SubnetsNotFound", "SubnetSelector did not match any Subnets");
+        conditions.set_false(SUBNETS, "SubnetsNotFound", "SubnetSelector did not match any Subnets");
         return Ok(MINUTE);
     }
     let subnet = |found: crate::calls::Subnet| Subnet {
@@ -73,16 +72,16 @@ pub(super) async fn subnets(parts: &Parts, class: &mut EC2NodeClass, conditions:
         zone_id: Some(found.zone_id).filter(|id| !id.is_empty()),
     };
     status(class).subnets = Some(found.into_iter().map(subnet).collect());
-    conditions.good(SUBNETS);
+    conditions.set_true(SUBNETS);
     Ok(MINUTE)
 }
 
-pub(super) async fn security_groups(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+pub(super) async fn security_groups(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions<'_>) -> Step {
     let found = parts.security_groups.list(class, (parts.now)()).await;
     let found = found.map_err(|error| format!("getting security groups, {error}"))?;
     if found.is_empty() {
         status(class).security_groups = None;
-        conditions.bad(
+        conditions.set_false(
             SECURITY_GROUPS,
             "SecurityGroupsNotFound",
             "SecurityGroupSelector did not match any SecurityGroups",
@@ -94,11 +93,11 @@ pub(super) async fn security_groups(parts: &Parts, class: &mut EC2NodeClass, con
         name: Some(found.name).filter(|name| !name.is_empty()),
     };
     status(class).security_groups = Some(found.into_iter().map(group).collect());
-    conditions.good(SECURITY_GROUPS);
+    conditions.set_true(SECURITY_GROUPS);
     Ok(FIVE_MINUTES)
 }
 
-pub(super) async fn instance_profile(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+pub(super) async fn instance_profile(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions<'_>) -> Step {
     let now = (parts.now)();
     // Unique enough: two profiles of one class are never made in the same nanosecond.
     let unique = format!("{}-{}", class.metadata.uid.as_deref().unwrap_or_default(), now.as_nanosecond());
@@ -109,7 +108,7 @@ pub(super) async fn instance_profile(parts: &Parts, class: &mut EC2NodeClass, co
         Err(error) if error.is_role_not_found() => {
             let role = class.spec.role.as_deref().unwrap_or_default();
             let message = format!("the role {role:?} does not exist, or IAM does not know it yet: {error}");
-            conditions.bad(INSTANCE_PROFILE, "NodeRoleNotFound", &message);
+            conditions.set_false(INSTANCE_PROFILE, "NodeRoleNotFound", &message);
             return Ok(MINUTE);
         }
         Err(error) => return Err(format!("creating instance profile, {error}").into()),
@@ -118,23 +117,25 @@ pub(super) async fn instance_profile(parts: &Parts, class: &mut EC2NodeClass, co
         return Err("creating instance profile, the class names neither a role nor a profile".into());
     }
     status(class).instance_profile = Some(name);
-    conditions.good(INSTANCE_PROFILE);
+    conditions.set_true(INSTANCE_PROFILE);
     Ok(Next::Never)
 }
 
-pub(super) async fn placement_group(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+pub(super) async fn placement_group(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions<'_>) -> Step {
     if class.spec.placement_group_selector.is_none() {
-        conditions.good(PLACEMENT_GROUP);
+        conditions.set_true(PLACEMENT_GROUP);
         return Ok(Next::Never);
     }
     match parts.placement_groups.resolve(class, (parts.now)()).await {
-        Ok(Some(_)) => conditions.good(PLACEMENT_GROUP),
+        Ok(Some(_)) => {
+            conditions.set_true(PLACEMENT_GROUP);
+        }
         Ok(None) => {
             let message = "PlacementGroupSelector did not match any PlacementGroups";
-            conditions.bad(PLACEMENT_GROUP, "PlacementGroupNotFound", message);
+            conditions.set_false(PLACEMENT_GROUP, "PlacementGroupNotFound", message);
         }
         Err(error) => {
-            conditions.bad(PLACEMENT_GROUP, "PlacementGroupResolutionFailed", &error.to_string());
+            conditions.set_false(PLACEMENT_GROUP, "PlacementGroupResolutionFailed", &error.to_string());
             // The condition says it; to fail every round over a policy would say nothing more.
             if error.is_denied() {
                 return Ok(MINUTE);
@@ -145,18 +146,18 @@ pub(super) async fn placement_group(parts: &Parts, class: &mut EC2NodeClass, con
     Ok(MINUTE)
 }
 
-pub(super) async fn reservations(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions) -> Step {
+pub(super) async fn reservations(parts: &Parts, class: &mut EC2NodeClass, conditions: &mut Conditions<'_>) -> Step {
     let now = (parts.now)();
     let found = parts.reservations.list(class, now).await;
     if let Some(denied) = found.as_ref().err().filter(|error| error.is_denied()) {
         let message = format!(
             "capacity reservations are selected, and ec2:DescribeCapacityReservations is not allowed: {denied}"
         );
-        conditions.bad(RESERVATIONS, "Unauthorized", &message);
+        conditions.set_false(RESERVATIONS, "Unauthorized", &message);
         return Ok(MINUTE);
     }
     let found = found.map_err(|error| format!("getting capacity reservations, {error}"))?;
-    conditions.good(RESERVATIONS);
+    conditions.set_true(RESERVATIONS);
     let known = |reservation: &crate::calls::CapacityReservation| {
         let known = matches!(reservation.instance_match_criteria.as_str(), "open" | "targeted")
             && matches!(reservation.reservation_type.as_str(), "default" | "capacity-block");

@@ -1,8 +1,10 @@
 //! Whether a node class can be used: first what can be told by thinking, then what only AWS can tell.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use karpenter_api::conditions::{Conditions, Status};
 use karpenter_api::ec2nodeclass::AmiFamily as WireFamily;
 use karpenter_api::{EC2NodeClass, NodeClaim, NodePool, validation};
 use karpenter_core::labels::ON_DEMAND;
@@ -11,13 +13,16 @@ use karpenter_core::{InstanceType, MicroUsd, Operator, Requirements};
 use karpenter_ec2::images::{self, Variant};
 use karpenter_ec2::kubelet::expression;
 use karpenter_ec2::labels as aws_labels;
+use karpenter_ec2::userdata::UserDataError;
+use karpenter_provider::{Notice, Severity};
 
-use super::conditions::{AMIS, Conditions, INSTANCE_PROFILE, SECURITY_GROUPS, SUBNETS, VALIDATION, Verdict};
+use super::conditions::{AMIS, INSTANCE_PROFILE, SECURITY_GROUPS, SUBNETS, VALIDATION};
 use super::{Next, Step};
 use crate::calls::{AwsError, CreateFleet, FleetConfig, FleetKind, Override, RunInstances, Tags};
 use crate::errors::reason_and_message;
 use crate::fnv::fnv1_64;
-use crate::launch::template::{Choice, Planned, Surroundings, plan, status_images};
+use crate::launch::template::{Choice, Planned, Surroundings, TemplateError, plan, status_images};
+use crate::objects::class_subject;
 use crate::provider::Parts;
 use crate::tags::launch_tags;
 use crate::ttl::Ttl;
@@ -31,11 +36,13 @@ const FALLBACK_TYPES: [&str; 2] = ["m5.large", "m6g.large"];
 pub struct Validation {
     /// Name and content of the class; reason and message of what failed, if anything.
     results: Ttl<(String, u64), Option<(String, String)>>,
+    /// By name of the class and reason: what was last said to be ignored of it.
+    ignored: Mutex<BTreeMap<String, BTreeMap<&'static str, String>>>,
 }
 
 impl Default for Validation {
     fn default() -> Self {
-        Self { results: Ttl::new(REMEMBERED) }
+        Self { results: Ttl::new(REMEMBERED), ignored: Mutex::default() }
     }
 }
 
@@ -51,44 +58,49 @@ enum Outcome {
 }
 
 impl Validation {
-    pub(super) async fn judge(&self, parts: &Parts, class: &EC2NodeClass, conditions: &mut Conditions) -> Step {
+    pub(super) async fn judge(&self, parts: &Parts, class: &EC2NodeClass, conditions: &mut Conditions<'_>) -> Step {
         if class.ami_family() == WireFamily::Al2023 {
             match parts.resolve_cluster_cidr().await {
                 Ok(true) => {}
                 Err(error) if error.server_fault => return Ok(Next::AGAIN),
                 other => {
-                    conditions.bad(VALIDATION, "ClusterCIDRResolutionFailed", "Failed to detect the cluster CIDR");
+                    conditions.set_false(
+                        VALIDATION,
+                        "ClusterCIDRResolutionFailed",
+                        "Failed to detect the cluster CIDR",
+                    );
                     let why = other.map_or_else(|error| error.to_string(), |_| "EKS tells none".to_owned());
                     return Err(format!("failed to detect the cluster CIDR, {why}").into());
                 }
             }
         }
         if let Some((reason, message)) = kubelet_fault(class, parts.settings.ec2.kubelet_expressions) {
-            conditions.bad(VALIDATION, reason, &message);
+            conditions.set_false(VALIDATION, reason, &message);
             return Ok(Next::Never);
         }
-        let verdicts = [AMIS, INSTANCE_PROFILE, SECURITY_GROUPS, SUBNETS].map(|name| conditions.verdict(name));
+        self.say_ignored_settings(parts, class);
+        let needed = [AMIS, INSTANCE_PROFILE, SECURITY_GROUPS, SUBNETS].map(|name| conditions.status(name));
         let waiting = "Awaiting AMI, Instance Profile, Security Group, and Subnet resolution";
-        if verdicts.contains(&Verdict::False) {
-            conditions.bad(VALIDATION, "DependenciesNotReady", waiting);
+        if needed.contains(&Status::False) {
+            conditions.set_false(VALIDATION, "DependenciesNotReady", waiting);
             return Ok(TEN_MINUTES);
         }
-        if verdicts.contains(&Verdict::Unknown) {
-            conditions.unknown(VALIDATION, "DependenciesNotReady", waiting);
+        if needed.contains(&Status::Unknown) {
+            conditions.set_unknown(VALIDATION, "DependenciesNotReady", waiting);
             return Ok(TEN_MINUTES);
         }
         match parts.types.kubelets(class, (parts.now)()) {
             Ok(_) => {}
             Err(ListError::NoTypes) => return Ok(Next::AGAIN),
             Err(error) => {
-                conditions.bad(VALIDATION, "KubeletExpressionEvaluationFailed", &error.to_string());
+                conditions.set_false(VALIDATION, "KubeletExpressionEvaluationFailed", &error.to_string());
                 return Ok(Next::Never);
             }
         }
         let tags = match launch_tags(class, None, &parts.settings.cluster_name) {
             Ok(tags) => tags,
             Err(message) => {
-                conditions.bad(VALIDATION, "TagValidationFailed", &message);
+                conditions.set_false(VALIDATION, "TagValidationFailed", &message);
                 return Ok(Next::Never);
             }
         };
@@ -96,23 +108,95 @@ impl Validation {
         let known = match self.results.get(&key, (parts.now)()) {
             Some(result) => result,
             None if parts.settings.disable_dry_run => None,
-            None => match ask_aws(parts, class, &tags).await? {
+            None => match self.ask_aws(parts, class, &tags).await? {
                 Outcome::Passed => None,
                 Outcome::Failed { reason, message } => Some((reason.to_owned(), message)),
                 Outcome::AskAgain => return Ok(Next::AGAIN),
             },
         };
         match &known {
-            None => conditions.good(VALIDATION),
-            Some((reason, message)) => conditions.bad(VALIDATION, reason, message),
-        }
+            None => conditions.set_true(VALIDATION),
+            Some((reason, message)) => conditions.set_false(VALIDATION, reason, message),
+        };
         if self.results.get(&key, (parts.now)()).is_none() {
             self.results.set(key, known, (parts.now)());
         }
         Ok(TEN_MINUTES)
     }
 
+    /// The three permissions a launch needs, each exercised as a launch would.
+    async fn ask_aws(
+        &self,
+        parts: &Parts,
+        class: &EC2NodeClass,
+        tags: &Tags,
+    ) -> Result<Outcome, karpenter_provider::BoxError> {
+        let pools = linked_pools(parts, class).await?;
+        let types = parts.class_types(class).map_err(|error| format!("listing instance types, {error}"))?;
+        let Some(kind) = launchable(class, &types, &pools) else {
+            let message = "no instance type can boot any of the images of this node class".to_owned();
+            return Ok(Outcome::Failed { reason: "NoInstanceTypeMatchesAMIs", message });
+        };
+        let planned = match template(parts, class, kind, tags, tenancy(&pools)) {
+            Ok(planned) => planned,
+            // Only another spec can mend these; to try again would be the same again.
+            Err(TemplateError::UserData(error @ UserDataError::Custom(_))) => {
+                return Ok(Outcome::Failed { reason: "InvalidUserData", message: error.to_string() });
+            }
+            Err(TemplateError::UserData(error @ UserDataError::Kubelet { .. })) => {
+                return Ok(Outcome::Failed { reason: "InvalidKubeletConfiguration", message: error.to_string() });
+            }
+            Err(error) => return Err(format!("validating ec2:CreateLaunchTemplate, {error}").into()),
+        };
+        self.say(parts, class, "UserDataIgnored", planned.notes.join("; "));
+        if let Err(error) = parts.launch_templates.ensure(&planned.template, (parts.now)()).await {
+            if error.is_user_data_too_large() {
+                return Ok(failed("UserDataSizeLimitExceeded", "Rendered user data is too large", &error));
+            }
+            return judged(error, "CreateLaunchTemplateAuthCheckFailed", "CreateLaunchTemplate");
+        }
+        let fleet = dry_fleet(class, &planned, tags);
+        match parts.aws.ec2.create_fleet(&fleet).await {
+            Ok(_) => {}
+            Err(error) if error.is_dry_run() => {}
+            Err(error) if error.is_template_not_found() => {
+                // Gone behind our back, or not known everywhere yet: made anew at the next look.
+                parts.launch_templates.forget([planned.template.name.as_str()]).await;
+                return Ok(Outcome::AskAgain);
+            }
+            Err(error) => return judged(error, "CreateFleetAuthCheckFailed", "CreateFleet"),
+        }
+        run_dry(parts, class, &planned, tags).await
+    }
+
+    fn say_ignored_settings(&self, parts: &Parts, class: &EC2NodeClass) {
+        let kubelet = class.spec.kubelet.iter();
+        let ignored = kubelet.flat_map(|kubelet| validation::kubelet::ignored_by(class.ami_family(), kubelet));
+        let message = ignored.map(|fault| fault.to_string()).collect::<Vec<_>>().join("; ");
+        self.say(parts, class, "KubeletSettingIgnored", message);
+    }
+
+    /// Once, and again when it is another text; nothing to say is no text.
+    fn say(&self, parts: &Parts, class: &EC2NodeClass, reason: &'static str, message: String) {
+        let name = class.metadata.name.clone().unwrap_or_default();
+        let mut said = self.ignored.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = said.entry(name.clone()).or_default();
+        if message.is_empty() {
+            said.remove(reason);
+        } else if said.get(reason) != Some(&message) {
+            parts.recorder.publish(Notice {
+                subject: class_subject(class),
+                severity: Severity::Warning,
+                reason,
+                message: message.clone(),
+                dedupe: vec![name, message.clone()],
+            });
+            said.insert(reason, message);
+        }
+    }
+
     pub(super) fn forget(&self, class: &str, now: jiff::Timestamp) {
+        self.ignored.lock().unwrap_or_else(PoisonError::into_inner).remove(class);
         for (key, _) in self.results.entries(now) {
             if key.0 == class {
                 self.results.remove(&key);
@@ -166,38 +250,6 @@ fn content(class: &EC2NodeClass, tags: &Tags) -> u64 {
         tags,
     );
     fnv1_64(&serde_json::to_vec(&parts).unwrap_or_default())
-}
-
-/// The three permissions a launch needs, each exercised as a launch would.
-async fn ask_aws(parts: &Parts, class: &EC2NodeClass, tags: &Tags) -> Result<Outcome, karpenter_provider::BoxError> {
-    let pools = linked_pools(parts, class).await?;
-    let types = parts.class_types(class).map_err(|error| format!("listing instance types, {error}"))?;
-    let Some(kind) = launchable(class, &types, &pools) else {
-        let message = "no instance type can boot any of the images of this node class".to_owned();
-        return Ok(Outcome::Failed { reason: "NoInstanceTypeMatchesAMIs", message });
-    };
-    let planned = match template(parts, class, kind, tags, tenancy(&pools)) {
-        Ok(planned) => planned,
-        Err(error) => return Err(format!("validating ec2:CreateLaunchTemplate, {error}").into()),
-    };
-    if let Err(error) = parts.launch_templates.ensure(&planned.template, (parts.now)()).await {
-        if error.is_user_data_too_large() {
-            return Ok(failed("UserDataSizeLimitExceeded", "Rendered user data is too large", &error));
-        }
-        return judged(error, "CreateLaunchTemplateAuthCheckFailed", "CreateLaunchTemplate");
-    }
-    let fleet = dry_fleet(class, &planned, tags);
-    match parts.aws.ec2.create_fleet(&fleet).await {
-        Ok(_) => {}
-        Err(error) if error.is_dry_run() => {}
-        Err(error) if error.is_template_not_found() => {
-            // Gone behind our back, or not known everywhere yet: made anew at the next look.
-            parts.launch_templates.forget([planned.template.name.as_str()]).await;
-            return Ok(Outcome::AskAgain);
-        }
-        Err(error) => return judged(error, "CreateFleetAuthCheckFailed", "CreateFleet"),
-    }
-    run_dry(parts, class, &planned, tags).await
 }
 
 /// One subnet that works is enough; else the first one's answer counts.
@@ -327,7 +379,7 @@ fn template(
     kind: &InstanceType,
     tags: &Tags,
     tenancy: &str,
-) -> Result<Planned, crate::launch::template::TemplateError> {
+) -> Result<Planned, TemplateError> {
     let cluster = parts.cluster_facts();
     let group = parts.placement_groups.last(class, (parts.now)());
     // What cannot be evaluated was told before it came to this.

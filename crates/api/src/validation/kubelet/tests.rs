@@ -126,10 +126,11 @@ fn numbers() {
         refuses(json!({field: -1}), [field]);
         refuses(json!({field: 101}), [field]);
     }
-    for field in ["podsPerCore", "evictionMaxPodGracePeriod", "maxPods"] {
+    for field in ["podsPerCore", "maxPods"] {
         accepts(json!({field: 0}));
         refuses(json!({field: -1}), [field]);
     }
+    accepts(json!({"evictionMaxPodGracePeriod": -1}));
     accepts(json!({"imageGCHighThresholdPercent": 80, "imageGCLowThresholdPercent": 60}));
     for (high, low) in [(60, 80), (70, 70)] {
         refuses(
@@ -152,9 +153,13 @@ fn all_violations_come_together() {
 #[test]
 fn families_that_cannot_apply_everything() {
     // covers: API-EC2-28, AWS-KC-01, AWS-KC-10
-    let unsupported = |family, kubelet: Value| -> Vec<String> {
-        let faults = unsupported_by(family, kubelet.as_object().unwrap());
+    let fields = |faults: Vec<Fault>| -> Vec<String> {
         faults.into_iter().map(|fault| fault.field.replacen("spec.kubelet.", "", 1)).collect()
+    };
+    let unsupported = |family, kubelet: Value| fields(unsupported_by(family, kubelet.as_object().unwrap()));
+    let ignored = |family, kubelet: Value| {
+        assert!(unsupported(family, kubelet.clone()).is_empty(), "{kubelet} is accepted as upstream accepts it");
+        fields(ignored_by(family, kubelet.as_object().unwrap()))
     };
     let common = json!({"clusterDNS": ["10.0.0.10"], "maxPods": 1, "systemReserved": {}, "kubeReserved": {},
         "evictionHard": {}, "evictionSoft": {}, "evictionSoftGracePeriod": {}, "evictionMaxPodGracePeriod": 1,
@@ -164,10 +169,11 @@ fn families_that_cannot_apply_everything() {
         assert_eq!(unsupported(family, common.clone()), Vec::<String>::new(), "{family:?}");
         let want: &[&str] = if free { &[] } else { &["serializeImagePulls"] };
         assert_eq!(unsupported(family, json!({"serializeImagePulls": false})), want, "{family:?}");
+        assert_eq!(ignored(family, common.clone()), Vec::<String>::new(), "{family:?}");
         let want: &[&str] = if free { &[] } else { &["clusterDNS"] };
-        assert_eq!(unsupported(family, json!({"clusterDNS": ["10.0.0.10", "10.0.0.11"]})), want, "{family:?}");
+        assert_eq!(ignored(family, json!({"clusterDNS": ["10.0.0.10", "10.0.0.11"]})), want, "{family:?}");
         let want: &[&str] = if family == AmiFamily::Bottlerocket { &["podsPerCore"] } else { &[] };
-        assert_eq!(unsupported(family, json!({"podsPerCore": 5})), want, "{family:?}");
+        assert_eq!(ignored(family, json!({"podsPerCore": 5})), want, "{family:?}");
     }
     // Twelve fields are ours to apply; all others only go where the kubelet reads the map itself.
     let ours: Vec<&str> = common.as_object().unwrap().keys().map(String::as_str).chain(["podsPerCore"]).collect();

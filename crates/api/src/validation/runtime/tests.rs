@@ -226,6 +226,7 @@ fn classes_are_judged_by_their_family() {
     assert_eq!(faults("al2023@latest"), ["spec.kubelet.bogus", "spec.tags[karpenter.sh/nodepool]"]);
     assert_eq!(
         faults("bottlerocket"),
-        ["spec.kubelet.bogus", "spec.kubelet.bogus", "spec.kubelet.podsPerCore", "spec.tags[karpenter.sh/nodepool]"]
+        ["spec.kubelet.bogus", "spec.kubelet.bogus", "spec.tags[karpenter.sh/nodepool]"],
+        "podsPerCore is ignored there, as upstream does"
     );
 }
