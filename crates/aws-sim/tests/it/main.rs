@@ -19,3 +19,4 @@ mod shifts;
 mod small;
 mod startup;
 mod stores;
+mod takeover;
