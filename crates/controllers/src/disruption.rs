@@ -19,11 +19,11 @@ mod pending;
 mod picture;
 mod podevents;
 pub mod queue;
+mod refused;
 pub mod regret;
 mod scores;
 mod start;
 mod tell;
-mod validation;
 pub mod why;
 
 use std::collections::BTreeSet;
@@ -34,8 +34,10 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use karpenter_api::conditions;
+use karpenter_core::MicroUsd;
 use karpenter_core::plan::Launch;
-use karpenter_disruption::{Blocked, Command, Memory, Method, Policy, Proposal, Reason, Snapshot};
+use karpenter_disruption::validation::{Refusal, Validated, Validation};
+use karpenter_disruption::{Begun, Blocked, Command, Memory, Method, Policy, Proposal, Reason, Snapshot};
 use karpenter_index::{Change, Key, TrackedPod};
 use tokio::time::Instant;
 
@@ -48,8 +50,8 @@ use crate::recorder::{Event, ObjectRef};
 use patience::Wall;
 use pending::{Batch, Pending, Void};
 use picture::Picture;
+use refused::RefusedCommands;
 use start::named;
-use validation::{Rejected, Second, Verdict};
 
 pub use claim_conditions::ClaimConditions;
 pub(crate) use claim_conditions::is_quiet;
@@ -64,6 +66,10 @@ const LOOK_FOR_EMPTY: Duration = Duration::from_secs(1);
 const UNSYNCED: Duration = Duration::from_secs(1);
 /// A decision to save money must hold for so long before it is carried out.
 const VALIDATION: Duration = Duration::from_secs(15);
+/// For so long a decision waits for its budget.
+const BUDGET: Duration = Duration::from_secs(30);
+/// Between two looks whether the budget has room.
+const LOOK_FOR_BUDGET: Duration = Duration::from_secs(1);
 /// Pools that are neither ready nor not for longer than this are not waited for.
 const LOOKED_AT: Duration = Duration::from_secs(10);
 /// What was found to be at rest is looked at again after this, whatever changed.
@@ -87,6 +93,9 @@ struct State {
     rest: Option<Rest>,
     last_pass: Option<Timestamp>,
     idle: Option<Idle>,
+    refused: RefusedCommands,
+    /// The last command that was begun though it pays only once its later nodes are gone.
+    begun: Option<Begun>,
     /// Some node has lost its last pod since anybody looked for empty ones.
     emptied: bool,
     looked_for_empty: Option<Timestamp>,
@@ -223,15 +232,16 @@ impl Disruption {
         let mut own = self.state();
         own.pending.leave_out_touched(&picture, &mut commands);
         let due = later(context.clock.now(), VALIDATION);
-        own.pending.add(Batch { due, picture: Arc::new(picture), commands });
+        own.pending.add(Batch::new(due, Arc::new(picture), commands));
     }
 
     /// Starts what has held for long enough; answers whether anything was started.
     async fn carry_out(&self, context: &Context) -> Result<bool> {
         let due = self.state().pending.take_due(context.clock.now());
         let mut moved = false;
-        for Batch { picture, commands, .. } in due {
-            let valid = self.validated(context, &picture, commands).await;
+        for batch in due {
+            let picture = batch.picture.clone();
+            let valid = self.validated(context, batch).await;
             moved |= self.start_all(context, &picture, &valid).await?;
         }
         Ok(moved)
@@ -306,11 +316,13 @@ impl Disruption {
         let now = context.clock.now();
         let snapshot = picture.snapshot();
         found.sort_by_key(|command| command.method != Method::Empty);
+        let policy = self.policy(context);
         let mut own = self.state();
-        for Void { picture, command, failed, why } in
-            own.pending.look_again(&snapshot, self.commands.is_paused(), picture, &mut found)
+        for Void { picture: decided, command, failed, why } in
+            own.pending.look_again(&snapshot, &policy, picture, &mut found)
         {
-            abandon(context, &picture, &command, failed, &why);
+            own.refused.add(&decided, &command, picture);
+            abandon(context, &decided, &command, failed, why);
         }
         let mut probed = BTreeSet::new();
         for command in own.pending.commands() {
@@ -319,15 +331,13 @@ impl Disruption {
         found.retain(|command| self.commands.may_buy(launches(command), &mut probed, now));
         tell::candidates(context, picture, &found);
         scores::approved(context, picture, &found);
-        own.pending.add(Batch { due: later(now, VALIDATION), picture: picture.clone(), commands: found });
+        own.pending.add(Batch::new(later(now, VALIDATION), picture.clone(), found));
     }
 
     fn propose(&self, context: &Context, picture: &Picture) -> Proposal {
-        let asked = &context.settings.disruption;
-        let threshold = asked.threshold.max(context.regret.price(context.clock.now()));
-        let paused = self.commands.is_paused();
         let began = Instant::now();
-        let policy = Policy { paused, threshold, as_scheduled: true, ..asked.clone() };
+        let refused = self.state().refused.still(picture);
+        let policy = Policy { refused, ..self.policy(context) };
         let proposal = look(&self.memory, &picture.snapshot(), &policy);
         context.metrics.choices.searched(self.name(), began.elapsed());
         // All methods share one search.
@@ -337,23 +347,43 @@ impl Disruption {
         proposal
     }
 
-    /// The commands that still hold, each as it was decided; of empty nodes those that still are.
-    async fn validated(&self, context: &Context, picture: &Picture, commands: Vec<Command>) -> Vec<Command> {
+    fn policy(&self, context: &Context) -> Policy {
+        let asked = &context.settings.disruption;
+        let threshold = asked.threshold.max(context.regret.price(context.clock.now()));
+        let (paused, begun) = (self.commands.is_paused(), self.state().begun);
+        Policy { paused, threshold, begun, as_scheduled: true, ahead: true, ..asked.clone() }
+    }
+
+    /// The commands that still hold, each as it was decided; of empty nodes those that still are. What budgets have no room
+    /// for yet goes on waiting for a while: the nodes that take it up are about to be gone.
+    async fn validated(&self, context: &Context, batch: Batch) -> Vec<Command> {
         self.commands.set_paused(pause::is_asked(context).await);
-        let Some(now) = Picture::take(context, &self.commands).await else { return Vec::new() };
-        let snapshot = now.snapshot();
-        let mut second = Second::look(&snapshot, self.commands.is_paused(), &commands);
-        let mut valid = Vec::new();
-        for mut command in commands {
-            let Verdict { held, failed, rejected } = second.judge(&command);
-            if let Some(why) = rejected {
-                abandon(context, picture, &command, failed, &why);
-                continue;
+        let Some(picture) = Picture::take(context, &self.commands).await else { return Vec::new() };
+        let now = context.clock.now();
+        let snapshot = picture.snapshot();
+        let mut validation = Validation::new(&snapshot, &self.policy(context), &batch.commands);
+        let (mut valid, mut waiting) = (Vec::new(), Vec::new());
+        for mut command in batch.commands {
+            let Validated { held, over_budget, failed, refused } = validation.validate(&command);
+            let waits = now < later(batch.due, BUDGET);
+            if waits && (refused == Some(Refusal::Budget) || !over_budget.is_empty()) {
+                let mut rest = command.clone();
+                if refused.is_none() {
+                    rest.keep_only(&over_budget);
+                }
+                waiting.push(rest);
+            } else if let Some(why) = refused {
+                self.state().refused.add(&batch.picture, &command, &picture);
+                abandon(context, &batch.picture, &command, failed, why);
+            } else {
+                context.metrics.choices.failed_validations(named(command.method), failed);
             }
-            context.metrics.choices.failed_validations(named(command.method), failed);
-            command.keep_only(&held);
-            valid.push(command);
+            if refused.is_none() {
+                command.keep_only(&held);
+                valid.push(command);
+            }
         }
+        self.state().pending.add(Batch { commands: waiting, again: Some(later(now, LOOK_FOR_BUDGET)), ..batch });
         valid
     }
 
@@ -368,6 +398,11 @@ impl Disruption {
         for (command, result) in commands.iter().zip(&results) {
             match (command.method, result) {
                 (Method::Multi | Method::Single, Ok(())) => {
+                    if command.savings < 0 {
+                        let price = picture.price();
+                        let promised = MicroUsd(command.savings_in_all().max(0).unsigned_abs());
+                        self.state().begun = Some(Begun { at: now, price, promised });
+                    }
                     context.regret.moved(command.moves.iter().map(|moved| &picture.world.pods[moved.pod]), now);
                 }
                 (Method::StaticDrift | Method::Drift, Err(_)) => {
@@ -401,7 +436,7 @@ fn launches(command: &Command) -> impl Iterator<Item = &Launch> {
     command.replacements.iter().map(|replacement| &replacement.node.launch)
 }
 
-fn abandon(context: &Context, picture: &Picture, command: &Command, failed: usize, why: &Rejected) {
+fn abandon(context: &Context, picture: &Picture, command: &Command, failed: usize, why: Refusal) {
     context.metrics.choices.failed_validations(named(command.method), failed);
     let method = command.method.label();
     tracing::debug!(method, why = why.label(), "abandoning a disruption attempt, the command is no longer valid");

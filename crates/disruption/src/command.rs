@@ -7,6 +7,7 @@ use karpenter_core::MicroUsd;
 use karpenter_core::plan::NewNode;
 
 use crate::candidate::Candidate;
+use crate::snapshot::Refused;
 
 /// Nodes that go together, what is bought for them first, and where each pod is expected.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,8 +18,36 @@ pub struct Command {
     pub replacements: Vec<Replacement>,
     pub moves: Vec<Move>,
     /// Millionths of a dollar per hour: the candidates' prices less what the replacements are expected to cost. Only
-    /// drift may pay more than before.
+    /// drift may pay more than before, and what goes on in later passes until then.
     pub savings: i64,
+    /// Nodes that go for the same replacements, as soon as budgets let them. Nothing happens to them now: with the
+    /// replacements there, later passes find that they can simply go.
+    pub later: Later,
+    pub assumes: Assumptions,
+}
+
+/// What budgets leave of a command for later passes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Later {
+    pub candidates: Vec<Candidate>,
+    pub moves: Vec<Move>,
+}
+
+impl Later {
+    /// Once they are gone.
+    pub fn savings(&self) -> i64 {
+        self.candidates.iter().map(|candidate| candidate.price.0 as i64).sum()
+    }
+}
+
+/// What a command was decided under beside the snapshot. Validation decides under the same, or it would place pods elsewhere
+/// and refuse the command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assumptions {
+    /// Nodes, by name, that later passes are to remove: they take no pods, so that those are not moved again.
+    pub closed: Arc<[Arc<str>]>,
+    /// Pending pods are placed together with the pods that move, rather than before them.
+    pub with_pending: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +105,13 @@ impl Method {
     }
 }
 
+impl Refused {
+    pub fn of(command: &Command) -> Self {
+        let nodes = command.candidates.iter().map(|candidate| candidate.name.clone()).collect();
+        Self { nodes, replacements: command.replacements.len() }
+    }
+}
+
 impl Command {
     /// `replace` or `delete`.
     pub fn decision(&self) -> &'static str {
@@ -89,6 +125,16 @@ impl Command {
 
     pub fn price_before(&self) -> MicroUsd {
         self.candidates.iter().map(|candidate| candidate.price).sum()
+    }
+
+    /// Once the nodes that follow are gone too.
+    pub fn savings_in_all(&self) -> i64 {
+        self.savings + self.later.savings()
+    }
+
+    /// Those that go now, and those that go later.
+    pub fn all_candidates(&self) -> impl Iterator<Item = &Candidate> {
+        self.candidates.iter().chain(&self.later.candidates)
     }
 
     /// The others stay. Only of empty nodes some may go without the rest.

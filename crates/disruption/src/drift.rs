@@ -5,7 +5,7 @@ use std::sync::Arc;
 use karpenter_scheduling::what_if::WhatIf;
 
 use crate::candidate::Candidate;
-use crate::command::{Command, Method};
+use crate::command::{Assumptions, Command, Later, Method};
 use crate::decision::Reason;
 use crate::rules::Rules;
 use crate::snapshot::{Policy, Snapshot};
@@ -19,8 +19,9 @@ pub fn looks_at(candidate: &Candidate, snapshot: &Snapshot<'_>, policy: &Policy)
 
 /// One node of a static pool for another: what it holds is not asked, for the new one comes before it goes.
 pub(crate) fn of_static(candidate: &Candidate) -> Command {
-    let (replacements, moves) = Default::default();
-    Command { method: Method::StaticDrift, candidates: vec![candidate.clone()], replacements, moves, savings: 0 }
+    let (replacements, moves, later, assumes) = Default::default();
+    let candidates = vec![candidate.clone()];
+    Command { method: Method::StaticDrift, candidates, replacements, moves, savings: 0, later, assumes }
 }
 
 /// Those without pods first, then whoever has drifted longest, then by name.
@@ -48,6 +49,8 @@ pub(crate) fn command(
                 replacements: trial.replacements,
                 moves: trial.moves,
                 savings: trial.savings,
+                later: Later::default(),
+                assumes: Assumptions::default(),
             })
         }
         Err(reason) => {

@@ -28,14 +28,15 @@ mod search;
 pub mod snapshot;
 mod standing;
 mod trial;
+pub mod validation;
 mod verdicts;
 mod words;
 
 pub use candidate::{Blocked, Candidate};
-pub use command::{Command, Method, Move, Replacement, Target};
+pub use command::{Assumptions, Command, Later, Method, Move, Replacement, Target};
 pub use decision::{Decision, Miss, NodeDecision, Reason};
 pub use memory::Memory;
-pub use snapshot::{Budget, ConsolidationPolicy, Drifted, NodeFacts, Policy, PoolFacts, Snapshot};
+pub use snapshot::{Begun, Budget, ConsolidationPolicy, Drifted, NodeFacts, Policy, PoolFacts, Refused, Snapshot};
 
 /// What a pass came to.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,23 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use karpenter_core::MicroUsd;
 use karpenter_scheduling::what_if::WhatIf;
 
 use crate::balanced::{self, Totals};
+use crate::budgets::Allowance;
 use crate::calm::Calm;
 use crate::candidate::{self, Candidate};
-use crate::command::{Command, Method, Move, Target};
+use crate::command::{Command, Later, Method, Move, Target};
 use crate::decision::{Decision, NodeDecision, Reason};
 use crate::memory::{self, Memory, Moment, Recalled, Start};
 use crate::rules::Rules;
-use crate::search::{Found, Search};
-use crate::snapshot::{ConsolidationPolicy, Policy, Snapshot};
+use crate::search::{Found, Search, Taken};
+use crate::snapshot::{ConsolidationPolicy, Policy, Refused, Snapshot};
 use crate::standing::{Interest, Standing, Standings};
+use crate::validation::Validation;
 use crate::verdicts::Verdicts;
 use crate::{Proposal, drift, miss};
 
+/// With more units than this a search finds what goes well together; with fewer there is little to put together, and the plan
+/// tells what to begin with.
+const FEW_UNITS: u64 = 7;
+/// After so long something is bought in advance again though the last time it came to nothing.
+const TRIED_AGAIN: Duration = Duration::from_hours(1);
 /// With more nodes than this, empty ones always go first.
 const MOST_FOR_KEEPING_EMPTY: usize = 400;
 /// With more candidates than this nobody looks beyond what budgets allow now.
@@ -34,7 +42,7 @@ pub(crate) fn propose(snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
 
 pub(crate) fn propose_empty(snapshot: &Snapshot<'_>, policy: &Policy) -> Vec<Command> {
     let Start { standings, moment, .. } = Start::afresh(snapshot, policy);
-    Pass::new(snapshot, &standings, &moment).only_empty(policy).commands
+    Pass::new(snapshot, policy, &standings, &moment).only_empty(policy).commands
 }
 
 pub(crate) fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy: &Policy) -> Proposal {
@@ -51,7 +59,7 @@ pub(crate) fn propose_again(memory: &mut Memory, snapshot: &Snapshot<'_>, policy
 /// Hands back what the next pass may start from.
 fn decide<'w>(snapshot: &Snapshot<'w>, policy: &Policy, start: Start<'w>) -> (Proposal, Start<'w>) {
     let Start { standings, moment, what_if, found, world } = start;
-    let mut pass = Pass::new(snapshot, &standings, &moment);
+    let mut pass = Pass::new(snapshot, policy, &standings, &moment);
     pass.static_drift(snapshot);
     if pass.moves_nobody() {
         // Nothing has to be compiled. What is known of sets of nodes is not followed any further.
@@ -59,14 +67,26 @@ fn decide<'w>(snapshot: &Snapshot<'w>, policy: &Policy, start: Start<'w>) -> (Pr
     }
     let weighed = policy.threshold.is_some() || any_balanced(snapshot);
     let calm = if weighed { Calm::of(snapshot.world) } else { Calm::default() };
-    let risk = policy.as_scheduled.then(|| risk_worth_taking(snapshot, &standings)).flatten();
-    let rules = Rules { snapshot, policy, totals: totals(snapshot, &standings), calm, risk };
+    let price: MicroUsd = standings.of.iter().flatten().map(|standing| standing.price).sum();
+    let risk = policy.as_scheduled.then(|| risk_worth_taking(snapshot, price)).flatten();
+    let (totals, refused) = (totals(snapshot, &standings), policy.refused.clone());
+    let mut rules = Rules { snapshot, policy, totals, calm, risk, price, refused };
     let movable = standings.movable();
     let mut what_if = what_if.unwrap_or_else(|| WhatIf::new(snapshot.world, &movable));
     let base = what_if.mark();
     pass.commands.iter().flat_map(|command| &command.candidates).for_each(|going| what_if.close(going.node));
     pass.drift(&rules, &mut what_if);
-    let found = pass.consolidate(&rules, &mut what_if, &movable, found).map(|found| (Vec::new(), found));
+    let mut found = found;
+    let (found, mut what_if) = loop {
+        let before = pass.clone();
+        let kept = pass.consolidate(&rules, &mut what_if, &movable, found.take());
+        let refused = pass.refused(&standings, before.commands.len(), snapshot, &movable, &mut what_if);
+        if refused.is_empty() {
+            break (kept.map(|found| (Vec::new(), found)), what_if);
+        }
+        rules.refused.extend(refused);
+        pass = before;
+    };
     what_if.rollback(base);
     (pass.finish(policy), Start { standings, moment, what_if: Some(what_if), found, world })
 }
@@ -85,11 +105,10 @@ fn totals(snapshot: &Snapshot<'_>, standings: &Standings) -> BTreeMap<Arc<str>, 
 }
 
 /// A good part of what the pods that move cost: what has to be bought again, if there is no room for them, is less.
-fn risk_worth_taking(snapshot: &Snapshot<'_>, standings: &Standings) -> Option<MicroUsd> {
+fn risk_worth_taking(snapshot: &Snapshot<'_>, fleet: MicroUsd) -> Option<MicroUsd> {
     if snapshot.nodes.len() > MOST_FOR_RISKS {
         return None;
     }
-    let fleet: MicroUsd = standings.of.iter().flatten().map(|standing| standing.price).sum();
     let pods = snapshot.world.pods.iter().filter(|pod| pod.node.is_some() && !pod.is_daemon()).count();
     Some(fleet.fraction(RISKED.0, RISKED.1 * pods.max(1) as u64))
 }
@@ -102,6 +121,7 @@ fn steadily<'w>(
     candidates: &[Arc<Candidate>],
     budget: &BTreeMap<Arc<str>, u32>,
     check: Option<&WhatIf<'w>>,
+    otherwise: &Found,
 ) -> Option<Found> {
     let is_short = |(pool, left): (&Arc<str>, &u32)| {
         *left > 0 && candidates.iter().filter(|candidate| candidate.pool == *pool).count() > *left as usize
@@ -119,10 +139,47 @@ fn steadily<'w>(
         apart.close(node);
         check.iter_mut().for_each(|check| check.close(node));
     }
-    let (found, _) = Search::new(rules, &mut apart, candidates, budget, check).run();
-    (found.savings() > 0).then_some(found)
+    let plan = by_savings(&in_the_end.taken, candidates);
+    let closed: Arc<[Arc<str>]> = plan.iter().flatten().map(|at| candidates[*at].name.clone()).collect();
+    let units: u64 = budget.values().map(|left| u64::from(*left)).sum();
+    let search = Search::new(rules, &mut apart, candidates, budget, check.clone());
+    let mut steady = if units <= FEW_UNITS { search.follow(&plan) } else { search.run().0 };
+    steady.assumes.closed = closed.clone();
+    if steady.savings() > 0 {
+        return Some(steady);
+    }
+    if !otherwise.taken.is_empty() || !may_begin(rules) {
+        return None;
+    }
+    let mut begun = Search::new(rules, &mut apart, candidates, budget, check).begin(&plan);
+    begun.assumes.closed = closed;
+    (!begun.taken.is_empty()).then_some(begun)
 }
 
+/// Whether something may be bought in advance: what was bought that way last brought at least half of what it was to, or it
+/// is long ago, or the cluster has grown since.
+fn may_begin(rules: &Rules<'_, '_>) -> bool {
+    rules.policy.begun.is_none_or(|last| {
+        let came_true = rules.price.0 + last.promised.0 / 2 <= last.price.0;
+        let grown = rules.price.0 > last.price.0 + last.price.0 / 10;
+        came_true || grown || rules.snapshot.world.now > last.at + TRIED_AGAIN
+    })
+}
+
+/// The commands that save most with each node that goes, first, and of each command the dearest nodes.
+fn by_savings(taken: &[Taken], candidates: &[Arc<Candidate>]) -> Vec<Vec<usize>> {
+    let each = |taken: &Taken| taken.trial.savings / taken.members.len().max(1) as i64;
+    let mut order: Vec<&Taken> = taken.iter().collect();
+    order.sort_by_key(|taken| std::cmp::Reverse(each(taken)));
+    let members = |taken: &Taken| {
+        let mut members = taken.members.clone();
+        members.sort_by_key(|at| std::cmp::Reverse(candidates[*at].price));
+        members
+    };
+    order.into_iter().map(members).collect()
+}
+
+#[derive(Clone)]
 struct Pass<'m> {
     moment: &'m Moment,
     empty: Vec<Arc<Candidate>>,
@@ -135,10 +192,11 @@ struct Pass<'m> {
     commands: Vec<Command>,
     held_back: bool,
     due: usize,
+    ahead: bool,
 }
 
 impl<'m> Pass<'m> {
-    fn new(snapshot: &Snapshot<'_>, standings: &Standings, moment: &'m Moment) -> Self {
+    fn new(snapshot: &Snapshot<'_>, policy: &Policy, standings: &Standings, moment: &'m Moment) -> Self {
         let decision = |(index, standing): (usize, &Option<Standing>)| {
             let Standing { price, reasons, .. } = standing.as_ref()?;
             let (name, reasons) = (snapshot.world.nodes[index].name.clone(), reasons.clone());
@@ -162,15 +220,25 @@ impl<'m> Pass<'m> {
             commands: Vec::new(),
             held_back: false,
             due: 0,
+            ahead: policy.ahead,
         }
     }
 
     /// What budgets leave for a reason. What this pass takes for one reason is taken from all: a node that goes is a node
     /// that goes.
     fn left(&self, reason: &str) -> BTreeMap<Arc<str>, u32> {
+        self.left_after(reason, self.commands.len())
+    }
+
+    /// After the first commands.
+    fn left_after(&self, reason: &str, first: usize) -> BTreeMap<Arc<str>, u32> {
+        // Drift is carried out at once.
+        let ahead = self.ahead && reason != Method::Drift.reason();
+        let units = |allowance: &Allowance| if ahead { allowance.allowed } else { allowance.left() };
         let mut left: BTreeMap<Arc<str>, u32> =
-            self.moment.allowances[reason].iter().map(|(pool, allowance)| (pool.clone(), allowance.left())).collect();
-        take_from(&mut left, self.commands.iter().flat_map(|command| command.candidates.iter().map(|c| &c.pool)));
+            self.moment.allowances[reason].iter().map(|(pool, allowance)| (pool.clone(), units(allowance))).collect();
+        let taken = self.commands[..first].iter().flat_map(|command| &command.candidates);
+        take_from(&mut left, taken.map(|candidate| &candidate.pool));
         left
     }
 
@@ -280,9 +348,9 @@ impl<'m> Pass<'m> {
             return;
         }
         let savings = go.iter().map(|candidate| candidate.price.0 as i64).sum();
-        let (replacements, moves) = Default::default();
+        let (replacements, moves, later, assumes) = Default::default();
         let candidates = go.iter().map(|candidate| Candidate::clone(candidate)).collect();
-        self.order(Command { method: Method::Empty, candidates, replacements, moves, savings });
+        self.order(Command { method: Method::Empty, candidates, replacements, moves, savings, later, assumes });
     }
 
     /// Empty nodes go; whether before the others are looked at, or only those that the others leave empty, is decided by
@@ -333,10 +401,9 @@ impl<'m> Pass<'m> {
             Some((known, turn, start)) => (known, turn, Some(start)),
             None => (Verdicts::default(), 0, comparable.then(|| what_if.base())),
         };
-        let steady = steadily(rules, what_if, &underutilized, &budget, check.as_ref());
-        let search = Search::new(rules, what_if, &underutilized, &budget, check).knowing(known, turn);
+        let search = Search::new(rules, what_if, &underutilized, &budget, check.clone()).knowing(known, turn);
         let (mut found, (verdicts, turn)) = search.run();
-        if let Some(steady) = steady {
+        if let Some(steady) = steadily(rules, what_if, &underutilized, &budget, check.as_ref(), &found) {
             found = steady;
         }
         let remembered = start.map(|base| memory::Found { base, verdicts, turn, totals, calm: rules.calm.clone() });
@@ -349,7 +416,9 @@ impl<'m> Pass<'m> {
             }
             if let Some(mut together) = together {
                 let check = together.clone();
-                others.push(Search::new(rules, &mut together, &underutilized, &budget, Some(check)).run().0);
+                let mut found = Search::new(rules, &mut together, &underutilized, &budget, Some(check)).run().0;
+                found.assumes.with_pending = true;
+                others.push(found);
             }
         }
         for other in others {
@@ -395,16 +464,45 @@ impl<'m> Pass<'m> {
         }
         for taken in found.taken {
             let method = if taken.members.len() > 1 { Method::Multi } else { Method::Single };
-            let members = taken.members.iter().map(|at| Candidate::clone(&candidates[*at])).collect();
-            let trial = taken.trial;
+            let of = |members: Vec<usize>| members.iter().map(|at| Candidate::clone(&candidates[*at])).collect();
+            let now = taken.members.iter().filter(|at| !taken.later.contains(at)).copied().collect();
+            let (now, later): (Vec<Candidate>, Vec<Candidate>) = (of(now), of(taken.later));
+            let mut trial = taken.trial;
+            let stays = |pod: &usize| later.iter().any(|candidate| candidate.pods.contains(pod));
+            let (later_moves, moves) = trial.moves.into_iter().partition(|moved| stays(&moved.pod));
+            trial.replacements.iter_mut().for_each(|new| new.node.pods.retain(|pod| !stays(pod)));
             self.order(Command {
                 method,
-                candidates: members,
+                candidates: now,
                 replacements: trial.replacements,
-                moves: trial.moves,
-                savings: trial.savings,
+                moves,
+                savings: trial.savings - later.iter().map(|candidate| candidate.price.0 as i64).sum::<i64>(),
+                later: Later { candidates: later, moves: later_moves },
+                assumes: found.assumes.clone(),
             });
         }
+    }
+
+    /// Commands of consolidation, from the first on, that validation would not hold on this very snapshot.
+    fn refused<'w>(
+        &self,
+        standings: &Standings,
+        first: usize,
+        snapshot: &Snapshot<'w>,
+        movable: &[usize],
+        what_if: &mut WhatIf<'w>,
+    ) -> Vec<Refused> {
+        if self.commands[first..].iter().all(|command| command.method == Method::Empty) {
+            return Vec::new();
+        }
+        let mut left = BTreeMap::new();
+        for reason in [Method::Empty, Method::Multi].map(Method::reason) {
+            let of_reason = self.left_after(reason, first);
+            left.extend(of_reason.into_iter().map(|(pool, left)| ((pool, reason), left)));
+        }
+        let mut validation = Validation::within_pass(snapshot, standings, left, what_if.clone(), movable);
+        let refused = self.commands[first..].iter().filter(|command| validation.validate(command).refused.is_some());
+        refused.map(Refused::of).collect()
     }
 
     fn finish(self, policy: &Policy) -> Proposal {

@@ -1,6 +1,6 @@
 //! What a pass goes by: the snapshot, what operators set, and what was counted once for all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use karpenter_core::MicroUsd;
@@ -12,7 +12,7 @@ use crate::calm::Calm;
 use crate::candidate::{Candidate, Cluster};
 use crate::command::Replacement;
 use crate::decision::Reason;
-use crate::snapshot::{ConsolidationPolicy, Policy, Snapshot};
+use crate::snapshot::{ConsolidationPolicy, Policy, Refused, Snapshot};
 
 pub(crate) struct Rules<'s, 'w> {
     pub(crate) snapshot: &'s Snapshot<'w>,
@@ -22,6 +22,10 @@ pub(crate) struct Rules<'s, 'w> {
     pub(crate) calm: Calm,
     /// What kube-scheduler may find no room for is tried where it saves so much for each pod that moves.
     pub(crate) risk: Option<MicroUsd>,
+    /// What all nodes cost together.
+    pub(crate) price: MicroUsd,
+    /// Commands that are not to be found again.
+    pub(crate) refused: BTreeSet<Refused>,
 }
 
 impl Rules<'_, '_> {

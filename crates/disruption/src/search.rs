@@ -5,19 +5,20 @@
 //! reference would do first is one of the starts; the start that saves most is the answer. What a pass takes must hold
 //! together: all its nodes gone at once, their pods find room for no more than the replacements cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use karpenter_core::MicroUsd;
 use karpenter_scheduling::what_if::{Mark, Narrowing, Rests, Room, Scattered, WhatIf};
 
 use crate::candidate::Candidate;
-use crate::command::{Move, Replacement, Target};
+use crate::command::{Assumptions, Move, Replacement, Target};
 use crate::decision::Reason;
 use crate::rules::Rules;
+use crate::snapshot::Refused;
 use crate::trial::{self, Draft, Trial};
 use crate::verdicts::{Verdict, Verdicts, Worth};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How many candidates a prefix has at most; the reference's number.
 const LONGEST_PREFIX: usize = 100;
@@ -32,14 +33,30 @@ const GROUPS: [usize; 5] = [2, 3, 5, 8, 16];
 /// With more candidates than this, groups are not tried at every place.
 const MOST_FOR_GROUPS: usize = 200;
 
+/// With more candidates than this not every two of them are tried.
+const MOST_FOR_PAIRS: usize = 16;
+
 /// One in so many candidates is few.
 const FEW: usize = 3;
+
+/// What is bought in advance must save one part in so many of what the fleet costs.
+const LEAST_OF_WAVES: i64 = 40;
+
+/// Which commands may go on in later passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waves {
+    /// What goes now costs more than what is bought.
+    ThatSaveAtOnce,
+    Any,
+}
 
 /// A command of the search: which candidates, and what becomes of them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Taken {
-    /// In the order of the candidates.
+    /// In the order of the candidates; of a plan, dearest first.
     pub(crate) members: Vec<usize>,
+    /// Those of the members for which budgets have no room now.
+    pub(crate) later: Vec<usize>,
     pub(crate) trial: Trial,
 }
 
@@ -52,6 +69,7 @@ pub(crate) struct Found {
     pub(crate) held_back: bool,
     /// How many candidates stay for a reason from before something that may concern them.
     pub(crate) due: usize,
+    pub(crate) assumes: Assumptions,
 }
 
 impl Found {
@@ -60,6 +78,7 @@ impl Found {
         self.taken.iter().map(|taken| &*taken.trial.moves)
     }
 
+    /// Once everything that was taken is gone.
     pub(crate) fn savings(&self) -> i64 {
         self.taken.iter().map(|taken| taken.trial.savings).sum()
     }
@@ -83,6 +102,8 @@ pub(crate) struct Search<'a, 's, 'w> {
     pool_of: Vec<usize>,
     left: Vec<u32>,
     gone: Vec<bool>,
+    /// To go later, with the replacements of a command that is taken.
+    later: Vec<bool>,
     /// The command that moves pods onto it.
     receives: Vec<Option<usize>>,
     taken: Vec<Taken>,
@@ -112,6 +133,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         });
         let at_node = candidates.iter().enumerate().map(|(at, candidate)| (candidate.node, at)).collect();
         let (gone, receives) = (vec![false; candidates.len()], vec![None; candidates.len()]);
+        let later = gone.clone();
         let pools: FxHashMap<&str, usize> = budget.keys().enumerate().map(|(at, name)| (&**name, at)).collect();
         let pool_of = candidates.iter().map(|candidate| pools[&*candidate.pool]).collect();
         let left = budget.values().copied().collect();
@@ -128,6 +150,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             pool_of,
             left,
             gone,
+            later,
             receives,
             taken,
             verdicts,
@@ -217,12 +240,112 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         self.taken.iter().map(|taken| taken.members.clone()).collect()
     }
 
+    /// Takes of these commands, one after the other, what budgets let go now, and then what else is worth it.
+    pub(crate) fn follow(mut self, plan: &[Vec<usize>]) -> Found {
+        let base = self.what_if.mark();
+        for members in plan {
+            let now = self.now(members);
+            let whole = now.len() == members.len();
+            if whole || self.is_open_to(members) && !self.take_in_waves(members, Waves::ThatSaveAtOnce) {
+                self.take(&now);
+            }
+        }
+        self.take_all(None);
+        self.hold_together(base);
+        self.finish_at(base)
+    }
+
+    /// Takes the first of these commands that can be begun, though it pays only once all of its nodes are gone.
+    pub(crate) fn begin(mut self, plan: &[Vec<usize>]) -> Found {
+        let base = self.what_if.mark();
+        'begun: for members in plan {
+            // Whichever of them goes first, as long as what is bought is for its pods too.
+            for first in members {
+                let rest = members.iter().filter(|at| *at != first);
+                let order: Vec<usize> = std::iter::once(first).chain(rest).copied().collect();
+                if self.is_open_to(&order) && self.take_in_waves(&order, Waves::Any) {
+                    break 'begun;
+                }
+            }
+        }
+        self.finish_at(base)
+    }
+
+    fn finish_at(mut self, base: Mark) -> Found {
+        let found = self.finish();
+        self.what_if.rollback(base);
+        found
+    }
+
+    /// Those of a set that budgets let go now.
+    fn now(&self, members: &[usize]) -> Vec<usize> {
+        let mut left = self.left.clone();
+        let fits = |at: &usize| {
+            let left = &mut left[self.pool_of[*at]];
+            let fits = *left > 0 && self.is_untouched(*at);
+            *left -= u32::from(fits);
+            fits
+        };
+        members.to_vec().into_iter().filter(fits).collect()
+    }
+
+    fn is_open_to(&self, members: &[usize]) -> bool {
+        members.iter().any(|at| self.is_free(*at)) && members.iter().all(|at| self.is_untouched(*at))
+    }
+
+    /// Judges a set of which budgets let only some go now: what takes its place is bought at once, and has room for the
+    /// nodes that follow. What would be there for nobody for a while is not bought, and those that need it stay.
+    fn take_in_waves(&mut self, members: &[usize], waves: Waves) -> bool {
+        let mark = self.what_if.mark();
+        let Ok(trial) = self.judge(members).and_then(|draft| draft.finish(self.what_if, self.rules)) else {
+            self.what_if.rollback(mark);
+            return false;
+        };
+        let now = self.now(members);
+        let needed = self.bought_for(&now, &trial);
+        if needed.len() < trial.replacements.len() {
+            self.what_if.rollback(mark);
+            let others: BTreeSet<usize> = (0..trial.replacements.len()).filter(|new| !needed.contains(new)).collect();
+            let stays = |at: &usize| self.bought_for(&[*at], &trial).is_disjoint(&others);
+            let fewer: Vec<usize> = members.iter().copied().filter(stays).collect();
+            return fewer.len() > now.len() && self.take_in_waves(&fewer, waves);
+        }
+        let price = |members: &[usize]| members.iter().map(|at| self.candidates[*at].price.0 as i64).sum::<i64>();
+        let worth_it = match waves {
+            Waves::ThatSaveAtOnce => trial.savings - price(members) + price(&now) > 0,
+            Waves::Any => trial.savings * LEAST_OF_WAVES >= self.rules.price.0 as i64,
+        };
+        let holds = !trial.replacements.is_empty()
+            && worth_it
+            && !self.is_refused(&now, &trial)
+            && self.what_if.holds_beside()
+            && self.is_scattered(mark, members, &trial);
+        match holds {
+            true => self.keep(mark, members.to_vec(), trial),
+            false => self.what_if.rollback(mark),
+        }
+        holds
+    }
+
+    /// The replacements that pods of these go to.
+    fn bought_for(&self, members: &[usize], trial: &Trial) -> BTreeSet<usize> {
+        let pods: FxHashSet<usize> = members.iter().flat_map(|at| &self.candidates[*at].pods).copied().collect();
+        let moves = trial.moves.iter().filter(|moved| pods.contains(&moved.pod));
+        let to = moves.filter_map(|moved| match moved.to {
+            Target::Replacement(new) => Some(new),
+            Target::Node(_) => None,
+        });
+        to.collect()
+    }
+
     /// Takes these and nothing else.
     fn rebuild(&mut self, base: Mark, sets: &[Vec<usize>]) {
         self.restart(base);
         for members in sets {
-            if members.iter().all(|at| self.is_free(*at)) {
+            if members.iter().all(|at| self.is_free(*at)) && self.now(members).len() == members.len() {
                 self.take(members);
+            } else if self.is_open_to(members) {
+                self.take_in_waves(members, Waves::Any);
             }
         }
     }
@@ -234,6 +357,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         }
         self.left = self.budget.values().copied().collect();
         self.gone.fill(false);
+        self.later.fill(false);
         self.receives.fill(None);
         self.taken.clear();
         self.scattered.iter_mut().for_each(Scattered::restart);
@@ -272,7 +396,11 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 
     /// Still there, not needed by another command, and within budget.
     fn is_free(&self, at: usize) -> bool {
-        !self.gone[at] && self.receives[at].is_none() && self.left[self.pool_of[at]] > 0
+        self.is_untouched(at) && self.left[self.pool_of[at]] > 0
+    }
+
+    fn is_untouched(&self, at: usize) -> bool {
+        !self.gone[at] && !self.later[at] && self.receives[at].is_none()
     }
 
     /// As many free candidates as budgets allow at once, best ratio first.
@@ -318,7 +446,11 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let mark = self.what_if.mark();
         let answer = self.judge(members);
         match answer.and_then(|draft| draft.finish(self.what_if, self.rules)) {
-            Ok(trial) if self.what_if.holds_beside() && self.is_scattered(mark, members, &trial) => {
+            Ok(trial)
+                if !self.is_refused(members, &trial)
+                    && self.what_if.holds_beside()
+                    && self.is_scattered(mark, members, &trial) =>
+            {
                 self.keep(mark, members.to_vec(), trial);
                 true
             }
@@ -332,6 +464,13 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
                 false
             }
         }
+    }
+
+    /// Whether validation refused this command, and nothing it depends on has changed since.
+    fn is_refused(&self, members: &[usize], trial: &Trial) -> bool {
+        let names = || members.iter().map(|at| self.candidates[*at].name.clone()).collect();
+        !self.rules.refused.is_empty()
+            && self.rules.refused.contains(&Refused { nodes: names(), replacements: trial.replacements.len() })
     }
 
     fn keep(&mut self, mark: Mark, members: Vec<usize>, trial: Trial) {
@@ -348,10 +487,16 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             let (nodes, pods, rooms) = self.leaving(&members, &trial);
             self.scattered.iter_mut().for_each(|scattered| scattered.leave(&nodes, &pods, &rooms));
         }
+        let mut later = Vec::new();
         for at in &members {
-            self.gone[*at] = true;
             let left = &mut self.left[self.pool_of[*at]];
-            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.later[*at] = true;
+                later.push(*at);
+                continue;
+            }
+            self.gone[*at] = true;
+            *left -= 1;
         }
         for moved in &trial.moves {
             if let Target::Node(node) = moved.to
@@ -360,7 +505,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
                 self.receives[*at].get_or_insert(self.taken.len());
             }
         }
-        self.taken.push(Taken { members, trial });
+        self.taken.push(Taken { members, later, trial });
     }
 
     /// Nodes whose pods fit on others, as they come.
@@ -373,7 +518,11 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             }
             let mark = self.what_if.mark();
             match trial::delete(self.what_if, self.rules, &self.candidates[at]) {
-                Ok(trial) if self.what_if.holds_beside() && self.is_scattered(mark, &[at], &trial) => {
+                Ok(trial)
+                    if !self.is_refused(&[at], &trial)
+                        && self.what_if.holds_beside()
+                        && self.is_scattered(mark, &[at], &trial) =>
+                {
                     self.keep(mark, vec![at], trial);
                 }
                 _ => self.what_if.rollback(mark),
@@ -477,6 +626,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
                 at += if taken { size } else { size.div_ceil(2) };
             }
         }
+        self.take_pairs();
         let list = self.within_budgets();
         let mut by_pool: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         list.iter().for_each(|at| by_pool.entry(&self.candidates[*at].pool).or_default().push(*at));
@@ -484,6 +634,22 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         for group in groups {
             if group.iter().all(|at| self.is_free(*at)) {
                 self.take(&group);
+            }
+        }
+    }
+
+    /// Any two, where few are left: none of them need be neighbours by ratio.
+    fn take_pairs(&mut self) {
+        let list = self.within_budgets();
+        if list.len() > MOST_FOR_PAIRS {
+            return;
+        }
+        for (at, first) in list.iter().enumerate() {
+            for second in &list[at + 1..] {
+                let pair = [*first, *second];
+                if self.now(&pair).len() == 2 && self.take(&pair) {
+                    break;
+                }
             }
         }
     }
@@ -596,8 +762,11 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
     /// With everything taken, why each of the others stays.
     fn finish(&mut self) -> Found {
         let mut found = Found { kept: vec![None; self.candidates.len()], ..Found::default() };
-        let asked: Vec<usize> =
-            (0..self.candidates.len()).filter(|at| !self.gone[*at] && self.receives[*at].is_none()).collect();
+        for at in (0..self.candidates.len()).filter(|at| self.later[*at]) {
+            found.held_back = true;
+            found.kept[at] = Some(self.over_budget(at));
+        }
+        let asked: Vec<usize> = (0..self.candidates.len()).filter(|at| self.is_untouched(*at)).collect();
         let answers = self.sweep(&asked);
         let due = |at: &&usize| self.verdicts.is_due(&[self.candidates[**at].node as u32]);
         found.due = asked.iter().filter(due).count();

@@ -1,6 +1,6 @@
 //! What decisions are made from, beyond the world that placements are made from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,7 +126,25 @@ impl Budget {
     }
 }
 
-/// What operators set.
+/// A command that validation refused.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refused {
+    /// Its candidates, by name.
+    pub nodes: BTreeSet<Arc<str>>,
+    pub replacements: usize,
+}
+
+/// The last command that was begun though it pays only once its later nodes are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    pub at: Timestamp,
+    /// What all nodes cost together at that time.
+    pub price: MicroUsd,
+    /// What it was to save in all.
+    pub promised: MicroUsd,
+}
+
+/// What operators set, and what the caller knows beside the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Feature gate SpotToSpotConsolidation.
@@ -142,11 +160,28 @@ pub struct Policy {
     pub patience: usize,
     /// A pass is what kube-scheduler, which knows nothing of it, would find room for as well, and what is worth a risk.
     pub as_scheduled: bool,
+    /// Consolidation may decide about nodes for which budgets will have room once those that are going now are gone. Whoever
+    /// carries its commands out validates them first, and budgets then.
+    pub ahead: bool,
+    /// Commands that validation refused while everything they depend on was as it is now: others are looked for.
+    pub refused: BTreeSet<Refused>,
+    /// Another is begun only where this one came true, so that nothing is bought in advance again and again.
+    pub begun: Option<Begun>,
 }
 
 impl Default for Policy {
     /// Upstream's defaults.
     fn default() -> Self {
-        Self { spot_to_spot: false, threshold: None, paused: false, threads: 1, patience: 128, as_scheduled: false }
+        Self {
+            spot_to_spot: false,
+            threshold: None,
+            paused: false,
+            threads: 1,
+            patience: 128,
+            as_scheduled: false,
+            ahead: false,
+            refused: BTreeSet::new(),
+            begun: None,
+        }
     }
 }

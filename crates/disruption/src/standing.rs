@@ -37,7 +37,7 @@ pub(crate) enum Interest {
 
 impl Standing {
     /// Nothing for a node that is somebody else's.
-    fn of(cluster: &mut Cluster<'_, '_>, policy: &Policy, index: usize) -> Option<Self> {
+    pub(crate) fn of(cluster: &mut Cluster<'_, '_>, policy: &Policy, index: usize) -> Option<Self> {
         let (snapshot, node) = (cluster.snapshot, &cluster.snapshot.world.nodes[index]);
         if !node.is_managed() {
             return None;

@@ -169,6 +169,21 @@ impl<'w> WhatIf<'w> {
         }
     }
 
+    /// Closes these nodes, and answers which of them were open, for [`Self::reopen`].
+    pub fn close_all(&mut self, nodes: &[usize]) -> Vec<usize> {
+        let target = |node: &usize| self.targets.at[*node].map(|target| target as usize);
+        let is_open = |node: &usize| target(node).is_some_and(|target| !self.state.closed.contains(target));
+        let open: Vec<usize> = nodes.iter().copied().filter(is_open).collect();
+        open.iter().for_each(|node| self.close(*node));
+        open
+    }
+
+    pub fn reopen(&mut self, nodes: &[usize]) {
+        for target in nodes.iter().filter_map(|node| self.targets.at[*node]) {
+            self.state.closed.remove(target as usize);
+        }
+    }
+
     pub fn mark(&mut self) -> Mark {
         Mark(self.state.mark())
     }

@@ -37,6 +37,8 @@ pub fn verify_commands(snapshot: &Snapshot<'_>, policy: &Policy, commands: &[Com
             if !seen.insert(candidate.node) {
                 report(format!("{} goes twice", candidate.name));
             }
+        }
+        for candidate in command.all_candidates() {
             node(snapshot, policy, command.method, candidate.node, &mut report);
         }
         if matches!(command.method, Method::Multi | Method::Single) {
@@ -45,13 +47,36 @@ pub fn verify_commands(snapshot: &Snapshot<'_>, policy: &Policy, commands: &[Com
         moves(snapshot.world, command, &mut report);
     }
     budgets::judge(snapshot, commands, &mut found);
-    let (world, plan) = after(snapshot.world, commands);
+    // What is bought is bought for all that goes, now and later.
+    let violations = placements(snapshot.world, &completed(commands));
+    found.extend(violations.into_iter().map(|violation| Fault { command: None, what: violation.to_string() }));
+    found
+}
+
+/// What is wrong with where the pods go when these commands are carried out.
+fn placements(world: &World, commands: &[Command]) -> Vec<Violation> {
+    let (world, plan) = after(world, commands);
     let violations = crate::verify(&world, &plan).into_iter().filter(|violation| {
         // Simulations may pass a reservation over, and whoever waited before may go on waiting.
         !matches!(violation, Violation::ReservationNotHeld { .. } | Violation::LighterPool { .. })
     });
-    found.extend(violations.map(|violation| Fault { command: None, what: violation.to_string() }));
-    found
+    violations.collect()
+}
+
+/// The commands as they are when what they leave for later passes is gone too.
+fn completed(commands: &[Command]) -> Vec<Command> {
+    let mut commands = commands.to_vec();
+    for command in &mut commands {
+        let later = std::mem::take(&mut command.later);
+        for moved in &later.moves {
+            if let Target::Replacement(new) = moved.to {
+                command.replacements[new].node.pods.push(moved.pod);
+            }
+        }
+        command.candidates.extend(later.candidates);
+        command.moves.extend(later.moves);
+    }
+    commands
 }
 
 /// Whether moves and replacements tell the same of the pods that leave.
@@ -133,10 +158,11 @@ fn eviction_cost(pod: &Pod) -> f64 {
 /// Strictly cheaper, whatever of the listed types a launch gets; and never another of what goes.
 fn price(snapshot: &Snapshot<'_>, policy: &Policy, command: &Command, report: &mut dyn FnMut(String)) {
     let world = snapshot.world;
-    let before: MicroUsd = command.candidates.iter().map(|c| node_price(snapshot, &world.nodes[c.node])).sum();
+    let before: MicroUsd = command.all_candidates().map(|c| node_price(snapshot, &world.nodes[c.node])).sum();
     let after: MicroUsd = command.replacements.iter().map(|new| new.node.launch.price).sum();
-    if before.0 as i64 - after.0 as i64 != command.savings {
-        report(format!("saves {} by {} less {}", command.savings, before, after));
+    let later: MicroUsd = command.later.candidates.iter().map(|c| node_price(snapshot, &world.nodes[c.node])).sum();
+    if before.0 as i64 - later.0 as i64 - after.0 as i64 != command.savings {
+        report(format!("saves {} by {} less {} and {}", command.savings, before, later, after));
     }
     if command.replacements.is_empty() {
         return;
@@ -146,7 +172,7 @@ fn price(snapshot: &Snapshot<'_>, policy: &Policy, command: &Command, report: &m
         let types = &world.pools[new.node.pool].instance_types;
         let worst = |kind: &usize| worst_price(&types[*kind], &new.node.requirements);
         dearest += new.node.instance_types.iter().map(worst).max().unwrap_or_default();
-        for candidate in &command.candidates {
+        for candidate in command.all_candidates() {
             let gone = &world.nodes[candidate.node];
             let label = |key: &str| gone.labels.get(key).map(String::as_str);
             let launch = &new.node.launch;
@@ -161,7 +187,7 @@ fn price(snapshot: &Snapshot<'_>, policy: &Policy, command: &Command, report: &m
         report(format!("what is bought may cost {dearest}, what goes costs {before}"));
     }
     let spot = |labels: &karpenter_core::Labels| labels.get(CAPACITY_TYPE).is_some_and(|kind| kind == "spot");
-    let all_spot = command.candidates.iter().all(|candidate| spot(&world.nodes[candidate.node].labels));
+    let all_spot = command.all_candidates().all(|candidate| spot(&world.nodes[candidate.node].labels));
     if all_spot
         && command.replacements.iter().any(|new| &*new.node.launch.capacity_type == "spot")
         && !policy.spot_to_spot

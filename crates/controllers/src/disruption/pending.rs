@@ -8,18 +8,30 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use karpenter_disruption::{Command, Method, Snapshot, Target};
+use karpenter_disruption::validation::{Refusal, Validated, Validation};
+use karpenter_disruption::{Command, Method, Policy, Snapshot, Target};
 
 use super::picture::Picture;
-use super::validation::{Rejected, Second, Verdict};
 
 /// Commands of one pass, and the cluster in which they were found.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) due: Timestamp,
+    /// When to look whether budgets have room by now.
+    pub(super) again: Option<Timestamp>,
     pub(super) picture: Arc<Picture>,
     /// Empty nodes first: what they leave behind, the others take as given.
     pub(super) commands: Vec<Command>,
+}
+
+impl Batch {
+    pub(super) fn new(due: Timestamp, picture: Arc<Picture>, commands: Vec<Command>) -> Self {
+        Self { due, again: None, picture, commands }
+    }
+
+    fn next(&self) -> Timestamp {
+        self.again.unwrap_or(self.due)
+    }
 }
 
 /// The batches, the oldest first.
@@ -34,7 +46,7 @@ pub(super) struct Void {
     pub(super) command: Command,
     /// How many candidates count as failed.
     pub(super) failed: usize,
-    pub(super) why: Rejected,
+    pub(super) why: Refusal,
 }
 
 impl Pending {
@@ -47,11 +59,11 @@ impl Pending {
     }
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        self.batches.iter().map(|batch| batch.due).min()
+        self.batches.iter().map(Batch::next).min()
     }
 
     pub(super) fn take_due(&mut self, now: Timestamp) -> Vec<Batch> {
-        let (due, waiting) = std::mem::take(&mut self.batches).into_iter().partition(|batch| batch.due <= now);
+        let (due, waiting) = std::mem::take(&mut self.batches).into_iter().partition(|batch| batch.next() <= now);
         self.batches = waiting;
         due
     }
@@ -67,7 +79,7 @@ impl Pending {
     pub(super) fn look_again(
         &mut self,
         snapshot: &Snapshot<'_>,
-        paused: bool,
+        policy: &Policy,
         picture: &Picture,
         fresh: &mut Vec<Command>,
     ) -> Vec<Void> {
@@ -75,14 +87,14 @@ impl Pending {
             return Vec::new();
         }
         self.leave_out_touched(picture, fresh);
-        let mut second = Second::look(snapshot, paused, self.commands().chain(&*fresh));
+        let mut validation = Validation::new(snapshot, policy, self.commands().chain(&*fresh));
         let mut void = Vec::new();
         for batch in &mut self.batches {
             for command in std::mem::take(&mut batch.commands) {
-                match second.judge(&command) {
-                    // A promise to a pod may be kept in time, a budget may have room by then.
-                    Verdict { rejected: None | Some(Rejected::Budget), .. } => batch.commands.push(command),
-                    Verdict { failed, rejected: Some(why), .. } => {
+                match validation.validate(&command) {
+                    // A nominated pod may have come in time, a budget may have room by then.
+                    Validated { refused: None | Some(Refusal::Budget), .. } => batch.commands.push(command),
+                    Validated { failed, refused: Some(why), .. } => {
                         void.push(Void { picture: batch.picture.clone(), command, failed, why });
                     }
                 }
@@ -91,9 +103,12 @@ impl Pending {
         self.batches.retain(|batch| !batch.commands.is_empty());
         let moves = self.commands().any(|command| command.method != Method::Empty);
         fresh.retain_mut(|command| {
-            let verdict = second.judge(command);
-            command.keep_only(&verdict.held);
-            verdict.rejected.is_none() && (command.method == Method::Empty || !moves)
+            let validated = validation.validate(command);
+            if command.method == Method::Empty {
+                // Those that budgets have no room for may wait until they have.
+                command.keep_only(&validated.held.union(&validated.over_budget).cloned().collect());
+            }
+            matches!(validated.refused, None | Some(Refusal::Budget)) && (command.method == Method::Empty || !moves)
         });
         void
     }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use karpenter_api::NodePool;
 use karpenter_core::node::Stage;
 use karpenter_core::{InstanceType, MicroUsd, Pool, World};
+use karpenter_disruption::candidate::Cluster;
 use karpenter_disruption::{NodeFacts, PoolFacts, Snapshot};
 use karpenter_index::{Machine, MachineId, facts};
 use rustc_hash::FxHashMap;
@@ -70,6 +71,13 @@ impl Picture {
 
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
         Snapshot { world: &self.world, nodes: self.facts.clone(), pools: self.pool_facts.clone() }
+    }
+
+    /// What all nodes that may be disrupted cost together.
+    pub(super) fn price(&self) -> MicroUsd {
+        let snapshot = self.snapshot();
+        let cluster = Cluster::new(&snapshot);
+        snapshot.world.nodes.iter().filter(|node| node.is_managed()).map(|node| cluster.price(&node.labels)).sum()
     }
 
     pub(super) fn drifted(&self, node: usize) -> bool {

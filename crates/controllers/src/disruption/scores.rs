@@ -59,19 +59,19 @@ fn scores<'c>(
     extra: impl Fn(&Candidate) -> f64,
 ) -> BTreeMap<&'c str, Score> {
     let mut by_pool: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-    for candidate in &command.candidates {
+    for candidate in command.all_candidates() {
         let (price, disruption) = by_pool.entry(&candidate.pool).or_default();
         *price += candidate.price.dollars();
         *disruption += candidate.cost + extra(candidate);
     }
-    let whole = command.price_before().dollars();
+    let whole: f64 = command.all_candidates().map(|candidate| candidate.price.dollars()).sum();
     let several = by_pool.len() > 1;
     by_pool
         .into_iter()
         .map(|(pool, (price, disruption))| {
             let share = if several && whole > 0.0 { price / whole } else { 1.0 };
             let totals = totals.get(pool).copied().unwrap_or_default();
-            (pool, Score::of(dollars(command.savings) * share, disruption, totals))
+            (pool, Score::of(dollars(command.savings_in_all()) * share, disruption, totals))
         })
         .collect()
 }

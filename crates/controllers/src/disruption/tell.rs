@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use karpenter_disruption::validation::Refusal;
 use karpenter_disruption::{Blocked, Command, Decision, Method, NodeDecision, Proposal, Reason, budgets};
 use karpenter_index::facts;
 
 use super::picture::Picture;
 use super::start::dollars;
-use super::validation::Rejected;
 use super::why::{self, Told};
 use crate::context::Context;
 use crate::decision::NodeRecord;
@@ -124,7 +124,8 @@ fn of_node(picture: &Picture, node: &NodeDecision, drifted: bool) -> Vec<Event> 
 pub(super) fn candidates(context: &Context, picture: &Picture, commands: &[Command]) {
     for command in commands.iter().filter(|command| !command.replacements.is_empty()) {
         each_node(picture, command, |object, text| {
-            let message = format!("Consolidation candidate: {text} (savings: ${:.2})", dollars(command.savings));
+            let message =
+                format!("Consolidation candidate: {text} (savings: ${:.2})", dollars(command.savings_in_all()));
             let same = [object.uid.clone(), text.to_owned()];
             context.recorder.publish(Event::normal(object, "ConsolidationCandidate", message).same(same));
         });
@@ -132,13 +133,13 @@ pub(super) fn candidates(context: &Context, picture: &Picture, commands: &[Comma
 }
 
 /// A command that did not hold. That empty nodes are not empty any more is nothing to tell.
-pub(super) fn rejected(context: &Context, picture: &Picture, command: &Command, why: &Rejected) {
+pub(super) fn rejected(context: &Context, picture: &Picture, command: &Command, why: Refusal) {
     if command.method == Method::Empty {
         return;
     }
     each_node(picture, command, |object, text| {
         let why = why.label();
-        let savings = dollars(command.savings);
+        let savings = dollars(command.savings_in_all());
         let message = format!("Consolidation rejected: {text}, reason: {why} (savings: ${savings:.2})");
         let same = [object.uid.clone(), text.to_owned(), why.to_owned()];
         context.recorder.publish(Event::normal(object, "ConsolidationRejected", message).same(same));
@@ -146,7 +147,7 @@ pub(super) fn rejected(context: &Context, picture: &Picture, command: &Command, 
 }
 
 fn each_node(picture: &Picture, command: &Command, mut tell: impl FnMut(ObjectRef, &str)) {
-    let count = command.candidates.len();
+    let count = command.all_candidates().count();
     for candidate in &command.candidates {
         let of = if count == 1 { String::new() } else { format!(" (part of {count}-node consolidation)") };
         let replacements = match command.replacements.len() {

@@ -17,6 +17,17 @@ pub(crate) struct Disruption<'a> {
     replacements: Vec<Node<'a>>,
     moves: Vec<Move>,
     savings_per_hour: f64,
+    /// What follows in later passes, as budgets let it: the replacements have room for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    later: Option<Later<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Later<'a> {
+    nodes: Vec<&'a str>,
+    moves: Vec<Move>,
+    savings_per_hour: f64,
 }
 
 #[derive(Serialize)]
@@ -49,23 +60,30 @@ pub(crate) fn disruptions<'a>(world: &'a World, planned: &[NewNode], proposal: &
     let names = Names::new(world, planned, proposal);
     let commands = proposal.commands.iter().enumerate();
     let one = |(number, command): (usize, &'a karpenter_disruption::Command)| {
-        let mut moves: Vec<Move> = command
-            .moves
-            .iter()
-            .map(|moved| Move {
+        let moves = |moves: &[karpenter_disruption::Move]| {
+            let named = |moved: &karpenter_disruption::Move| Move {
                 pod: world.pods[moved.pod].key(),
                 to: names.target(world, number, moved.to).to_owned(),
-            })
-            .collect();
-        moves.sort_by(|a, b| a.pod.cmp(&b.pod));
+            };
+            let mut moves: Vec<Move> = moves.iter().map(named).collect();
+            moves.sort_by(|a, b| a.pod.cmp(&b.pod));
+            moves
+        };
+        let later = &command.later;
+        let follows = (!later.candidates.is_empty()).then(|| Later {
+            nodes: later.candidates.iter().map(|candidate| &*candidate.name).collect(),
+            moves: moves(&later.moves),
+            savings_per_hour: later.savings() as f64 / 1e6,
+        });
         let replacements = command.replacements.iter().zip(&names.0[number]);
         Disruption {
             reason: command.method.reason(),
             method: command.method.label(),
             nodes: command.candidates.iter().map(|candidate| &*candidate.name).collect(),
             replacements: replacements.map(|(new, name)| new_node(world, &new.node, name.clone())).collect(),
-            moves,
+            moves: moves(&command.moves),
             savings_per_hour: command.savings as f64 / 1e6,
+            later: follows,
         }
     };
     commands.map(one).collect()

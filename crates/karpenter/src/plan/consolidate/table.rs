@@ -56,14 +56,20 @@ fn commands(world: &World, planned: &[NewNode], proposal: &Proposal, style: Styl
         ("SAVES $/HOUR", Align::Right),
     ];
     let row = |(number, command): (usize, &karpenter_disruption::Command)| {
-        let nodes: Vec<&str> = command.candidates.iter().map(|candidate| &*candidate.name).collect();
+        let named = |candidates: &'_ [karpenter_disruption::Candidate]| {
+            candidates.iter().map(|candidate| candidate.name.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let mut nodes = named(&command.candidates);
+        if !command.later.candidates.is_empty() {
+            nodes += &format!(", later {}", named(&command.later.candidates));
+        }
         let bought = command.replacements.iter().zip(&names.0[number]);
         let bought: Vec<String> =
             bought.map(|(new, name)| format!("{name} ({})", new.node.launch.instance_type)).collect();
         vec![
             command.method.reason().to_owned(),
             command.method.label().to_owned(),
-            shortened(&nodes.join(", ")),
+            shortened(&nodes),
             if bought.is_empty() { "-".to_owned() } else { shortened(&bought.join(", ")) },
             command.moves.len().to_string(),
             format!("{:.4}", command.savings as f64 / 1e6),

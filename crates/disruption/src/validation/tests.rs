@@ -1,8 +1,8 @@
-//! What the second look makes of commands that were found together.
+//! What validation makes of commands that were decided together.
 
+use crate::{Budget, NodeFacts, PoolFacts, propose};
 use karpenter_core::labels::{CAPACITY_TYPE, ON_DEMAND};
 use karpenter_core::{InstanceType, World};
-use karpenter_disruption::{Budget, NodeFacts, Policy, PoolFacts, propose};
 use karpenter_testkit::express::is_in;
 use karpenter_testkit::fake::{instance_type, sold};
 use karpenter_testkit::{node, pod, pool, world};
@@ -54,16 +54,17 @@ fn a_set_of_which_one_node_goes_its_own_way_yields_nothing_and_others_go_on() {
     let shown: Vec<(Method, usize, usize)> =
         commands.iter().map(|one| (one.method, one.candidates.len(), one.replacements.len())).collect();
     assert_eq!(shown, [(Method::Multi, 3, 1), (Method::Single, 1, 1)]);
-    let names = |verdict: &Verdict| verdict.held.iter().map(|name| name.to_string()).collect::<Vec<_>>().join(",");
-    for (marked, want, rejected) in [(None, "a,b,c", None), (Some("b"), "", Some(Rejected::Churn))] {
+    let names =
+        |validated: &Validated| validated.held.iter().map(|name| name.to_string()).collect::<Vec<_>>().join(",");
+    for (marked, want, refused) in [(None, "a,b,c", None), (Some("b"), "", Some(Refusal::Churn))] {
         let mut now = before.clone();
         now.nodes.iter_mut().for_each(|node| node.deleting = Some(&*node.name) == marked);
         let snapshot = snapshot(&now, &types, &[]);
-        let mut second = Second::look(&snapshot, false, &commands);
-        let verdict = second.judge(&commands[0]);
-        assert_eq!((names(&verdict).as_str(), &verdict.rejected), (want, &rejected), "{marked:?}");
-        let verdict = second.judge(&commands[1]);
-        assert_eq!((names(&verdict).as_str(), &verdict.rejected), ("d", &None), "{marked:?}");
+        let mut validation = Validation::new(&snapshot, &Policy::default(), &commands);
+        let validated = validation.validate(&commands[0]);
+        assert_eq!((names(&validated).as_str(), &validated.refused), (want, &refused), "{marked:?}");
+        let validated = validation.validate(&commands[1]);
+        assert_eq!((names(&validated).as_str(), &validated.refused), ("d", &None), "{marked:?}");
     }
 }
 
@@ -75,8 +76,8 @@ fn a_node_that_was_promised_to_a_pod_stays() {
     let commands = propose(&snapshot(&before, &types, &["d"]), &Policy::default()).commands;
     assert_eq!(commands.iter().map(|one| one.candidates.len()).collect::<Vec<_>>(), [3]);
     let promised = snapshot(&before, &types, &["b"]);
-    let verdict = Second::look(&promised, false, &commands).judge(&commands[0]);
-    assert_eq!(verdict, Verdict { failed: 3, rejected: Some(Rejected::Budget), ..Verdict::default() });
+    let validated = Validation::new(&promised, &Policy::default(), &commands).validate(&commands[0]);
+    assert_eq!(validated, Validated { failed: 3, refused: Some(Refusal::Budget), ..Validated::default() });
     let all = snapshot(&before, &types, &["a", "b", "c", "d"]);
     assert!(propose(&all, &Policy::default()).commands.is_empty(), "nor is it found again");
 }
