@@ -77,6 +77,9 @@ default in values.yaml, but here.
   (list "logConfig.enabled" "set logLevel")
   (list "logConfig.logEncoding" "lines are JSON")
   (list "logEncoding" "lines are JSON")
+  (list "logConfig.logLevel.webhook" "set logLevel")
+  (list "postInstallHook.image" "nothing is run after an installation")
+  (list "settings.securityGroupRefreshInterval" "it is a setting of upstream 1.15")
   (list "webhook.metrics.port" "the webhook's metrics are on controller.metrics.port")
   (list "webhook.logLevel" "set logLevel")
 -}}
@@ -88,6 +91,17 @@ default in values.yaml, but here.
 {{- range $ignored }}
 {{- if include "karpenter.at" (list $root (index . 0)) }}
   {{ index . 0 }} has no effect: {{ index . 1 }}.
+{{- end }}
+{{- end }}
+{{- $gates := dict
+  "featureGates" (list "reservedCapacity" "spotToSpotConsolidation" "nodeRepair" "nodeOverlay" "staticCapacity" "capacityBuffer" "drift" "driftEnabled")
+  "awsFeatureGates" (list "nodeClassCEL")
+-}}
+{{- range $group, $known := $gates }}
+{{- range $gate, $_ := get $root.Values.settings $group }}
+{{- if not (has $gate $known) }}
+  settings.{{ $group }}.{{ $gate }} has no effect: no gate is called so.
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

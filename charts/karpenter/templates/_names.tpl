@@ -16,9 +16,10 @@
 {{ .Values.controller.containerName | default "controller" }}
 {{- end }}
 
+{{/* No default: a name without a registry is whoever's it is at the registry that the nodes ask first. */}}
 {{- define "karpenter.image" -}}
-{{- $image := .Values.controller.image -}}
-{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
+{{- $image := .Values.controller.image | default dict -}}
+{{ required "controller.image.repository is missing: the image of the controller in a registry of yours, e.g. 111122223333.dkr.ecr.eu-west-1.amazonaws.com/karpenter/controller (deploy/README.md says how to build it)" $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* What selects our pods. Immutable in a Deployment: it never changes, or no release could be upgraded. */}}

@@ -3,6 +3,9 @@
 {{- $root := . -}}
 {{- $name := include "karpenter.first" (list . "" "settings.clusterName" "settings.aws.clusterName") -}}
 {{- $gates := .Values.settings.featureGates -}}
+{{- if eq (include "karpenter.first" (list . "false" "settings.enableDRA")) "true" }}
+{{- fail "settings.enableDRA is not supported: devices of ResourceClaims are not allocated yet; leave it out or set it to false" }}
+{{- end }}
 {{- $ours := list
   (list "BATCH_MAX_DURATION" "10s" "settings.batchMaxDuration" "controller.batchMaxDuration")
   (list "BATCH_IDLE_DURATION" "1s" "settings.batchIdleDuration" "controller.batchIdleDuration")

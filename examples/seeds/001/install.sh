@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The document's steps with the template and the chart of this repository. Wants CLUSTER_NAME, and the aws, kubectl and helm
-# of an account with a cluster.
+# The document's steps with the template and the chart of this repository. Wants CLUSTER_NAME, IMAGE (the
+# controller's, without a tag, in a registry that the cluster can pull from), and the aws, kubectl and helm of an account
+# with a cluster.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
@@ -12,6 +13,7 @@ aws cloudformation deploy \
 
 helm upgrade --install karpenter charts/karpenter \
   --namespace kube-system \
+  --set controller.image.repository="${IMAGE}" \
   --set settings.clusterName="${CLUSTER_NAME}" \
   --set settings.interruptionQueue="${CLUSTER_NAME}" \
   --set controller.resources.requests.cpu=1 \

@@ -56,6 +56,9 @@ impl Helm {
     pub(crate) fn try_template(&self, chart: &Path, release: &Release<'_>) -> Result<Rendered, String> {
         let folder = chart.to_string_lossy().into_owned();
         let mut arguments = vec!["template", release.name, &folder, "--namespace", release.namespace];
+        if let Some(image) = release.image {
+            arguments.extend(["--set", image]);
+        }
         for set in release.set {
             arguments.extend(["--set", set]);
         }
@@ -91,9 +94,14 @@ impl Helm {
     }
 }
 
+/// The image that every installation of ours must name.
+pub(crate) const IMAGE: &str = "controller.image.repository=registry.example/karpenter/controller";
+
 /// What is installed: `helm template NAME --namespace NAMESPACE --set … --values …`.
 #[derive(Clone, Copy)]
 pub(crate) struct Release<'a> {
+    /// As `--set` has it.
+    pub(crate) image: Option<&'a str>,
     pub(crate) name: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) set: &'a [&'a str],
@@ -103,7 +111,14 @@ pub(crate) struct Release<'a> {
 
 impl Default for Release<'_> {
     fn default() -> Self {
-        Self { name: "karpenter", namespace: "karpenter", set: &["settings.clusterName=shop"], values: None, apis: &[] }
+        Self {
+            image: Some(IMAGE),
+            name: "karpenter",
+            namespace: "karpenter",
+            set: &["settings.clusterName=shop"],
+            values: None,
+            apis: &[],
+        }
     }
 }
 

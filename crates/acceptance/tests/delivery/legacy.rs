@@ -1,6 +1,6 @@
 //! Values of older charts.
 
-use super::helm::{Release, Rendered, chart, helm};
+use super::helm::{IMAGE, Release, Rendered, chart, helm};
 
 fn with(set: &[&str]) -> Option<Rendered> {
     let set: Vec<&str> = ["settings.clusterName=shop"].into_iter().chain(set.iter().copied()).collect();
@@ -68,7 +68,7 @@ fn log_and_batch_settings_are_found_where_they_used_to_be() {
 }
 
 /// Values that change nothing, each told once in the notes of an installation.
-const TOLERATED: [&str; 16] = [
+const TOLERATED: [&str; 20] = [
     "settings.aws.defaultInstanceProfile=profile",
     "settings.aws.assumeRoleARN=arn",
     "settings.aws.assumeRoleDuration=15m",
@@ -83,6 +83,10 @@ const TOLERATED: [&str; 16] = [
     "logConfig.enabled=true",
     "logConfig.logEncoding=json",
     "logEncoding=console",
+    "logConfig.logLevel.webhook=error",
+    "postInstallHook.image.a=b",
+    "settings.securityGroupRefreshInterval=1m",
+    "settings.featureGates.future=true",
     "webhook.metrics.port=8001",
     "webhook.logLevel=error",
 ];
@@ -107,7 +111,8 @@ fn what_has_no_effect_any_more_changes_nothing_and_is_told_once() {
 
 fn notes(set: &[&str]) -> String {
     let folder = chart("karpenter").to_string_lossy().into_owned();
-    let mut arguments = vec!["install", "karpenter", &folder, "--dry-run=client", "--set", "settings.clusterName=shop"];
+    let mut arguments =
+        vec!["install", "karpenter", &folder, "--dry-run=client", "--set", IMAGE, "--set", "settings.clusterName=shop"];
     for set in set {
         arguments.extend(["--set", set]);
     }

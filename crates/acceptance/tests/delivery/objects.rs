@@ -135,6 +135,26 @@ serviceMonitor:
 }
 
 #[test]
+fn a_network_policy_opens_two_ports_to_those_who_need_them() {
+    let Some(helm) = helm() else { return };
+    let policy = |more: &str| {
+        let values = format!("{{settings: {{clusterName: shop}}, {more}}}");
+        let made = helm.template(&Release { set: &[], values: Some(&values), ..Release::default() });
+        made.find("NetworkPolicy", "karpenter").map(|policy| policy["spec"].clone())
+    };
+    assert_eq!(policy("replicas: 2"), None, "only where it is asked for");
+    let rule = |port: &str, from: Value| json!({"from": from, "ports": [{"port": port, "protocol": "TCP"}]});
+    let pods = || rule("http-metrics", json!([{"namespaceSelector": {}}]));
+    let everybody = json!([{"ipBlock": {"cidr": "0.0.0.0/0"}}, {"ipBlock": {"cidr": "::/0"}}]);
+    let spec = |ingress: Value| json!({"podSelector": {"matchLabels": selector("karpenter")}, "policyTypes": ["Ingress"], "ingress": ingress});
+    assert_eq!(policy("networkPolicy: {enabled: true}"), Some(spec(json!([pods(), rule("https-webhook", everybody)]))));
+    assert_eq!(policy("webhook: {enabled: false}, networkPolicy: {enabled: true}"), Some(spec(json!([pods()]))));
+    let own = "networkPolicy: {enabled: true, metricsFrom: [], webhookFrom: [{ipBlock: {cidr: 10.0.0.0/28}}]}";
+    let subnet = json!([{"ipBlock": {"cidr": "10.0.0.0/28"}}]);
+    assert_eq!(policy(own), Some(spec(json!([rule("https-webhook", subnet)]))));
+}
+
+#[test]
 fn the_chart_works_in_any_namespace_and_on_fargate() {
     // covers: API-HM-11, SEED0-01, SEED1-36, SEED2-09, SEED2-31, SEED3-03, SEED3-06, SEED3-19
     let Some(helm) = helm() else { return };
@@ -180,9 +200,9 @@ fn names_follow_the_release() {
     // covers: API-HM-35
     let Some(helm) = helm() else { return };
     for (name, set, full) in [
-        ("karpenter", "a=b", "karpenter"),
-        ("my-karpenter-2", "a=b", "my-karpenter-2"),
-        ("scaling", "a=b", "scaling-karpenter"),
+        ("karpenter", "global.a=b", "karpenter"),
+        ("my-karpenter-2", "global.a=b", "my-karpenter-2"),
+        ("scaling", "global.a=b", "scaling-karpenter"),
         ("scaling", "nameOverride=scal", "scaling"),
         ("scaling", "fullnameOverride=nodes", "nodes"),
     ] {
@@ -391,6 +411,6 @@ fn definitions_come_with_the_chart_and_as_templates_of_their_own() {
 }
 
 fn definitions(helm: &Helm, set: &[&str]) -> Rendered {
-    let release = Release { name: "karpenter-crd", set, ..Release::default() };
+    let release = Release { image: None, name: "karpenter-crd", set, ..Release::default() };
     helm.try_template(&chart("karpenter-crd"), &release).unwrap()
 }

@@ -99,8 +99,7 @@ const NAMESPACE: &[(&str, &str, &str, &str)] = &[
     ("core", "configmaps", "karpenter", "get"),
 ];
 
-const NAMESPACE_WEBHOOK: &[(&str, &str, &str, &str)] =
-    &[("core", "secrets", "*", LOOK), ("core", "secrets", "karpenter-cert", "update")];
+const NAMESPACE_WEBHOOK: &[(&str, &str, &str, &str)] = &[("core", "secrets", "karpenter-cert", "get update")];
 
 const ADMIN: &[(&str, &str, &str, &str)] = &[
     (
