@@ -12,8 +12,9 @@
 //! Nothing here knows whether the client speaks to EKS or to a server in the same process, whether the AWS calls go
 //! over the wire, or whether time is virtual.
 
-pub mod amazon;
+mod amazon;
 mod autoscaler;
+mod connections;
 pub mod lease;
 pub mod log;
 mod metered;

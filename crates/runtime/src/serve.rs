@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -12,14 +13,19 @@ use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use karpenter_controllers::Context;
-use tokio::net::TcpListener;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
+use crate::connections::{self, HEADER_DEADLINE};
 use crate::metrics::{self, Show};
 use crate::profile;
 
-/// So many connections at once are plenty for probes; more are closed again at once.
+/// So many connections at once are plenty for probes and scrapers.
 const CONNECTIONS: usize = 64;
+/// A probe is answered at once; from connecting until the answer is taken it has as long as its headers alone.
+const PROBE_DEADLINE: Duration = HEADER_DEADLINE;
+/// A profile may be asked for that takes ten minutes.
+const SCRAPE_DEADLINE: Duration = Duration::from_secs(11 * 60);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on port {port} for {what}")]
@@ -83,7 +89,7 @@ impl Readiness {
 
 /// `/healthz`: we run. `/readyz`: the cluster serves our kinds and, if we watch it, has been seen whole.
 pub async fn health(port: u16, readiness: Readiness) -> Result<Serving, ListenError> {
-    listen("health probes", port, move |path, _| match path {
+    listen("health probes", port, PROBE_DEADLINE, move |path, _| match path {
         "/healthz" | "/healthz/" => now(text(StatusCode::OK, "ok")),
         "/readyz" | "/readyz/" => now(match readiness.missing() {
             None => text(StatusCode::OK, "ok"),
@@ -101,7 +107,7 @@ pub async fn scrapes(
     show: Show,
     profiling: Profiling,
 ) -> Result<Serving, ListenError> {
-    listen("metrics", port, move |path, query| match path {
+    listen("metrics", port, SCRAPE_DEADLINE, move |path, query| match path {
         "/metrics" => {
             let page = readiness.0.context.get().map(|context| metrics::page(context, show)).unwrap_or_default();
             let mut page = text(StatusCode::OK, &page);
@@ -172,39 +178,29 @@ pub(crate) async fn bind(what: &'static str, port: u16) -> Result<(TcpListener, 
     Ok((listener, address))
 }
 
-async fn listen<F>(what: &'static str, port: u16, pages: F) -> Result<Serving, ListenError>
+async fn listen<F>(what: &'static str, port: u16, deadline: Duration, pages: F) -> Result<Serving, ListenError>
 where
     F: Fn(&str, &str) -> Answer + Send + Sync + 'static,
 {
     let (listener, address) = bind(what, port).await?;
-    Ok(Serving { address, task: tokio::spawn(accept(listener, Arc::new(pages))) })
+    let pages = Arc::new(pages);
+    let serve = move |stream| connection(stream, deadline, pages.clone());
+    Ok(Serving { address, task: tokio::spawn(connections::accept(listener, CONNECTIONS, serve)) })
 }
 
-async fn accept<F>(listener: TcpListener, pages: Arc<F>)
+/// One question each: probes and scrapes are seconds apart, and an idle connection would be one that a stranger can hold.
+async fn connection<F>(stream: TcpStream, deadline: Duration, pages: Arc<F>)
 where
     F: Fn(&str, &str) -> Answer + Send + Sync + 'static,
 {
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, say: wait until some are back.
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            continue;
-        };
-        if connections.len() >= CONNECTIONS {
-            continue;
-        }
-        let pages = pages.clone();
-        connections.spawn(async move {
-            let service = service_fn(move |request| {
-                let answer = answer(&request, pages.as_ref());
-                async move { Ok::<_, Infallible>(answer.await) }
-            });
-            // A client that breaks off is its own problem.
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
+    let service = service_fn(move |request| {
+        let answer = answer(&request, pages.as_ref());
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let mut http = connections::http(HEADER_DEADLINE);
+    let served = http.keep_alive(false).serve_connection(TokioIo::new(stream), service);
+    // A client that breaks off is its own problem.
+    let _ = tokio::time::timeout(deadline, served).await;
 }
 
 fn answer<B>(request: &Request<B>, pages: &dyn Fn(&str, &str) -> Answer) -> BoxFuture<'static, Page> {
@@ -259,13 +255,39 @@ mod tests {
     #[tokio::test]
     async fn pages_are_found_by_path_and_nothing_else_is() {
         let pages = |path: &str, _: &str| (path == "/here").then(|| now(text(StatusCode::OK, "hello"))).flatten();
-        let serving = listen("tests", 0, pages).await.unwrap();
+        let serving = listen("tests", 0, PROBE_DEADLINE, pages).await.unwrap();
         let port = serving.address.port();
         let found = get(port, "GET /here HTTP/1.1").await;
         assert!(found.starts_with("HTTP/1.1 200 OK") && found.ends_with("hello"), "{found}");
         assert!(get(port, "GET /there HTTP/1.1").await.starts_with("HTTP/1.1 404"));
         assert!(get(port, "POST /here HTTP/1.1").await.starts_with("HTTP/1.1 405"));
-        let error = listen("tests", port, |_, _| None).await.unwrap_err();
+        let error = listen("tests", port, PROBE_DEADLINE, |_, _| None).await.unwrap_err();
         assert_eq!(error.to_string(), format!("cannot listen on port {port} for tests"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_says_nothing_or_half_of_it_is_not_waited_for() {
+        let serving = health(0, Readiness::default()).await.unwrap();
+        for said in ["", "GET /healthz HTTP/1.1\r\nhost: x\r\n", "GET /healthz HTTP/1.1\r\ncontent-length: 9\r\n\r\n"] {
+            let mut stream = TcpStream::connect(("127.0.0.1", serving.address.port())).await.unwrap();
+            stream.write_all(said.as_bytes()).await.unwrap();
+            let begun = tokio::time::Instant::now();
+            let mut answer = Vec::new();
+            // Ended by the other side, whether it says why or not.
+            let _ = stream.read_to_end(&mut answer).await;
+            assert!(begun.elapsed() <= PROBE_DEADLINE + Duration::from_secs(1), "{said:?}: {:?}", begun.elapsed());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_probe_is_answered_while_strangers_hold_every_connection() {
+        let serving = health(0, Readiness::default()).await.unwrap();
+        let port = serving.address.port();
+        let mut strangers = Vec::new();
+        for _ in 0..2 * CONNECTIONS {
+            strangers.push(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+        }
+        assert!(get(port, "GET /healthz HTTP/1.1").await.starts_with("HTTP/1.1 200"));
+        drop(strangers);
     }
 }

@@ -5,9 +5,10 @@
 
 mod certificate;
 mod definitions;
+mod expiries;
 mod migration;
+mod reviews;
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,31 +16,38 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use karpenter_api::{NodePool, conversion};
+use karpenter_api::conversion;
 use karpenter_controllers::Clock;
-use kube::{Api, Client};
+use kube::Client;
 use rustls::ServerConfig;
 use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use crate::connections::{self, HEADER_DEADLINE};
 use crate::serve::{ListenError, bind};
+use expiries::Expiries;
+use reviews::{Refusal, Reviews};
 
 pub use certificate::{Certificate, CertificateError, Keeper};
 pub use definitions::{announce, withdraw};
 pub use migration::migrate;
 
-/// More than any answer of an API server about thousands of objects.
-const LARGEST_REVIEW: usize = 64 << 20;
-/// A claim can do without its pool's expiry; the API server cannot wait for ever.
-const POOL_TIMEOUT: Duration = Duration::from_secs(2);
 /// API servers keep few connections and reuse them.
 const CONNECTIONS: usize = 128;
+/// A handshake is two round trips.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// API servers close connections that were idle for 90 seconds. We wait longer, or one could be closed while a review is on
+/// its way; those are not sent again.
+const IDLE_DEADLINE: Duration = Duration::from_secs(100);
+/// API servers wait 30 seconds for the answer.
+const BODY_DEADLINE: Duration = Duration::from_secs(20);
 
 /// The webhook, until this is dropped.
 #[derive(Debug)]
@@ -56,11 +64,18 @@ impl Drop for Webhook {
 }
 
 impl Webhook {
-    /// Port zero takes a free one.
+    /// Port zero takes a free one. Whoever can reach the port makes requests go over the client: it should share neither
+    /// connections nor rate with what the controllers use.
     pub async fn start(port: u16, certificate: &Certificate, client: Client) -> Result<Self, WebhookError> {
         let (listener, address) = bind("the conversion webhook", port).await?;
         let tls = Arc::new(RwLock::new(Arc::new(certificate.server_config()?)));
-        let task = tokio::spawn(accept(listener, tls.clone(), client));
+        let asked = Arc::new(Asked { expiries: Expiries::new(client), reviews: Reviews::new() });
+        let shown = tls.clone();
+        let serve = move |stream| {
+            let acceptor = TlsAcceptor::from(shown.read().unwrap_or_else(PoisonError::into_inner).clone());
+            connection(stream, acceptor, asked.clone())
+        };
+        let task = tokio::spawn(connections::accept(listener, CONNECTIONS, serve));
         Ok(Self { address, tls, task })
     }
 
@@ -80,33 +95,36 @@ pub enum WebhookError {
     Certificate(#[from] CertificateError),
 }
 
-async fn accept(listener: TcpListener, tls: Arc<RwLock<Arc<ServerConfig>>>, client: Client) {
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, say: wait until some are back.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        if connections.len() >= CONNECTIONS {
-            continue;
+/// What answers are made with.
+struct Asked {
+    expiries: Expiries,
+    reviews: Reviews,
+}
+
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, asked: Arc<Asked>) {
+    // A client that breaks off is its own problem.
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await else { return };
+    let first = Arc::new(Notify::new());
+    let came = first.clone();
+    let service = service_fn(move |request| {
+        came.notify_one();
+        let asked = asked.clone();
+        async move { Ok::<_, Infallible>(answer(request, &asked).await) }
+    });
+    let served = connections::http(IDLE_DEADLINE).serve_connection(TokioIo::new(stream), service);
+    // Only who has asked something may be idle for long.
+    let silent = async {
+        if tokio::time::timeout(HEADER_DEADLINE, first.notified()).await.is_ok() {
+            std::future::pending::<()>().await;
         }
-        let acceptor = TlsAcceptor::from(tls.read().unwrap_or_else(PoisonError::into_inner).clone());
-        let client = client.clone();
-        connections.spawn(async move {
-            // A client that breaks off is its own problem.
-            let Ok(stream) = acceptor.accept(stream).await else { return };
-            let service = service_fn(move |request| {
-                let client = client.clone();
-                async move { Ok::<_, Infallible>(answer(request, &client).await) }
-            });
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        });
+    };
+    tokio::select! {
+        _ = served => {}
+        () = silent => {}
     }
 }
 
-async fn answer(request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
+async fn answer(request: Request<Incoming>, asked: &Asked) -> Response<Full<Bytes>> {
     let paths = conversion::KINDS.map(karpenter_api::conversion_path);
     if !paths.iter().any(|path| path == request.uri().path()) {
         return text(StatusCode::NOT_FOUND, "404 page not found");
@@ -114,30 +132,22 @@ async fn answer(request: Request<Incoming>, client: &Client) -> Response<Full<By
     if request.method() != Method::POST {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only POST");
     }
-    let body = match Limited::new(request.into_body(), LARGEST_REVIEW).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(_) => return text(StatusCode::PAYLOAD_TOO_LARGE, "the review is too large"),
+    let body = match tokio::time::timeout(BODY_DEADLINE, asked.reviews.read(request.into_body())).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(Refusal::TooLarge)) => return text(StatusCode::PAYLOAD_TOO_LARGE, "the review is too large"),
+        Ok(Err(Refusal::Busy)) => return text(StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at once"),
+        Ok(Err(Refusal::BrokenOff)) => return text(StatusCode::BAD_REQUEST, "the review was broken off"),
+        Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the review did not arrive in time"),
     };
-    let review: Value = match serde_json::from_slice(&body) {
+    let review: Value = match serde_json::from_slice(&body.bytes) {
         Ok(review) => review,
         Err(error) => return text(StatusCode::BAD_REQUEST, &format!("not a ConversionReview: {error}")),
     };
-    let pools = expiries(&review, client).await;
+    let pools = asked.expiries.of(conversion::pools_wanted(&review)).await;
     let answer = conversion::review(&review, &|name| pools.get(name).cloned());
     let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     response
-}
-
-async fn expiries(review: &Value, client: &Client) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let pools: Api<NodePool> = Api::all(client.clone());
-    for name in conversion::pools_wanted(review) {
-        if let Ok(Ok(Some(pool))) = tokio::time::timeout(POOL_TIMEOUT, pools.get_opt(&name)).await {
-            found.insert(name, pool.spec.template.spec.expire_after.as_str().to_owned());
-        }
-    }
-    found
 }
 
 fn text(status: StatusCode, body: &str) -> Response<Full<Bytes>> {

@@ -1,15 +1,20 @@
 //! The conversion webhook, asked by an API server over HTTPS.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use k8s_openapi::api::core::v1::Secret;
 use karpenter_api::{ConversionService, Kind, convertible_crd};
-use karpenter_apiserver::{ApiServer, Options};
+use karpenter_apiserver::{ApiServer, Effect, Fault, Options};
 use karpenter_controllers::Clock;
 use karpenter_runtime::webhook::{Certificate, Keeper, Webhook, announce, migrate, withdraw};
 use kube::{Api, Client};
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::Instant;
 use tower::Service as _;
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -210,4 +215,67 @@ async fn definitions_without_v1beta1_are_left_alone() {
     let definition = get(&server, &format!("{CRDS}/nodepools.karpenter.sh")).await;
     assert_ne!(definition["spec"]["conversion"]["strategy"], "Webhook");
     assert_eq!(migrate(&client).await.unwrap(), 0);
+}
+
+/// A connection to the webhook as an API server has it.
+async fn connected(webhook: &Webhook) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
+    let certificate = Certificate::make(&["localhost".to_owned()], Clock::system().now()).unwrap();
+    webhook.present(&certificate).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(rustls::pki_types::CertificateDer::from_pem_slice(certificate.authority().as_bytes()).unwrap()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(("127.0.0.1", webhook.address.port())).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
+    connector.connect("localhost".try_into().unwrap(), stream).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_says_nothing_or_half_of_it_is_not_waited_for() {
+    let (_server, _client, webhook) = served().await;
+    // No handshake at all.
+    let mut silent = tokio::net::TcpStream::connect(("127.0.0.1", webhook.address.port())).await.unwrap();
+    let begun = Instant::now();
+    let _ = silent.read_to_end(&mut Vec::new()).await;
+    assert!(begun.elapsed() <= Duration::from_secs(11), "{:?}", begun.elapsed());
+    // A handshake and no request, then a request whose body never ends.
+    let head = "POST /conversion/karpenter.sh HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
+    for (said, deadline, answer) in [("", 11, ""), ("POST /conv", 11, ""), (head, 21, "HTTP/1.1 408")] {
+        let mut stream = connected(&webhook).await;
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let begun = Instant::now();
+        let mut answered = vec![0; 12];
+        let length = stream.read(&mut answered).await.unwrap_or(0);
+        assert!(String::from_utf8_lossy(&answered[..length]).starts_with(answer), "{said:?}");
+        assert!(begun.elapsed() <= Duration::from_secs(deadline), "{said:?}: {:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn reviews_are_answered_while_strangers_hold_every_connection() {
+    let (server, _client, webhook) = served().await;
+    let mut strangers = Vec::new();
+    for _ in 0..200 {
+        strangers.push(tokio::net::TcpStream::connect(("127.0.0.1", webhook.address.port())).await.unwrap());
+    }
+    assert_eq!(send(&server, "POST", OLD_POOLS, &old_pool()).await.0, 201);
+    drop(strangers);
+}
+
+#[tokio::test]
+async fn a_pool_is_asked_for_once_for_many_claims() {
+    let (server, _client, _webhook) = served().await;
+    send(&server, "POST", OLD_POOLS, &old_pool()).await;
+    let path_contains = "/v1/nodepools/default".to_owned();
+    let effect = Effect::Latency(Duration::ZERO);
+    server.inject(Fault { methods: vec!["GET".to_owned()], path_contains, per_mille: 1000, times: None, effect });
+    for name in ["a", "b", "c", "d", "e"] {
+        let claim = json!({"apiVersion": "karpenter.sh/v1beta1", "kind": "NodeClaim",
+            "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "default"}},
+            "spec": {"requirements": [], "nodeClassRef": {"name": "default"}}});
+        assert_eq!(send(&server, "POST", "/apis/karpenter.sh/v1beta1/nodeclaims", &claim).await.0, 201);
+    }
+    assert_eq!(get(&server, "/apis/karpenter.sh/v1/nodeclaims/e").await["spec"]["expireAfter"], "720h");
+    assert_eq!(server.faults_fired().values().sum::<u64>(), 1);
 }

@@ -19,6 +19,8 @@ use crate::settings::controller::{ClientRate, ControllerSettings};
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// What the API server's log and metrics know us by.
 const USER_AGENT: &str = concat!("karpenter/", env!("CARGO_PKG_VERSION"));
+/// A pool is asked for once in a while, however many claims of it are converted.
+const CONVERSION_RATE: ClientRate = ClientRate { per_second: 20, burst: 40 };
 const FIELD_MANAGER: &str = "karpenter";
 
 pub(crate) struct Connection {
@@ -38,6 +40,14 @@ impl Connection {
     /// A client that shares neither connections nor rate with ours.
     pub(crate) async fn another_client(&self) -> anyhow::Result<Client> {
         Client::try_from(self.config.clone()).context("cannot connect")
+    }
+
+    /// What the conversion webhook asks with. It goes at a rate of its own, as whoever reaches the webhook makes it ask: that
+    /// must not hold up a drain.
+    pub(crate) fn client_of_conversion(&self) -> anyhow::Result<Client> {
+        let ClientRate { per_second, burst } = CONVERSION_RATE;
+        let builder = ClientBuilder::try_from(self.config.clone()).context("cannot connect")?;
+        Ok(builder.with_layer(&Counted(Requests::new(per_second, burst))).build())
     }
 
     pub(crate) async fn from_file(file: &Path) -> anyhow::Result<Self> {
@@ -180,5 +190,32 @@ mod tests {
         let refused = connection.client.request::<Value>(request).await;
         assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 429));
         assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_conversion_asks_costs_the_controllers_nothing() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        tokio::spawn(async move {
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    while stream.read(&mut [0; 4096]).await.is_ok_and(|bytes| bytes > 0) {
+                        stream.write_all(answer.as_bytes()).await.unwrap();
+                    }
+                });
+            }
+        });
+        let connection = Connection::new(Config::new(url), ClientRate { per_second: 1, burst: 1 }).unwrap();
+        let get = || http::Request::get("/apis/karpenter.sh/v1/nodepools/a").body(Vec::new()).unwrap();
+        let conversion = connection.client_of_conversion().unwrap();
+        let begun = tokio::time::Instant::now();
+        for _ in 0..CONVERSION_RATE.burst {
+            conversion.request::<Value>(get()).await.unwrap();
+        }
+        connection.client.request::<Value>(get()).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+        conversion.request::<Value>(get()).await.unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(50), "and has an end of its own: {:?}", begun.elapsed());
     }
 }

@@ -156,7 +156,7 @@ impl Hook {
         let port = settings.webhook.as_ref().map_or(0, |webhook| webhook.port);
         let keeper = Keeper::new(connection.client.clone(), &service.namespace, &service.name);
         let makeshift = keeper.makeshift(clock.now()).context("cannot make a certificate")?;
-        let webhook = Webhook::start(port, &makeshift, connection.client.clone()).await;
+        let webhook = Webhook::start(port, &makeshift, connection.client_of_conversion()?).await;
         let webhook = Arc::new(webhook.context("cannot serve the conversion webhook")?);
         let mut upkeep = JoinSet::new();
         let (shown, clock): (Arc<Webhook>, Clock) = (webhook.clone(), clock.clone());
