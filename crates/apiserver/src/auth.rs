@@ -1,6 +1,6 @@
 //! Who is it: bearer tokens, service account tokens, impersonation.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,19 +19,37 @@ use crate::state::State;
 /// Known tokens, and the key that signs those of service accounts.
 pub(crate) struct Tokens {
     known: Mutex<FxHashMap<String, User>>,
-    key: hmac::Key,
+    key: RwLock<hmac::Key>,
+}
+
+/// With what nobody can guess.
+pub(crate) fn fill_random(bytes: &mut [u8]) {
+    use ring::rand::SecureRandom as _;
+    ring::rand::SystemRandom::new().fill(bytes).expect("the system has random numbers");
 }
 
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 impl Tokens {
-    /// The key follows from the seed: the server is for tests and demonstrations, and the same seed gives the same tokens.
+    /// The key follows from the seed: within a process the same seed gives the same tokens.
     pub(crate) fn new(ids: &mut Ids) -> Self {
-        let mut secret = Vec::with_capacity(32);
-        for _ in 0..4 {
-            secret.extend_from_slice(&ids.next().to_le_bytes());
+        let mut secret = [0; 32];
+        for bytes in secret.chunks_exact_mut(8) {
+            bytes.copy_from_slice(&ids.next().to_le_bytes());
         }
-        Self { known: Mutex::new(FxHashMap::default()), key: hmac::Key::new(hmac::HMAC_SHA256, &secret) }
+        Self { known: Mutex::new(FxHashMap::default()), key: RwLock::new(hmac::Key::new(hmac::HMAC_SHA256, &secret)) }
+    }
+
+    /// From now on with a key that nobody can guess: whoever knew it could speak for every service account. Tokens that were
+    /// signed before are void.
+    pub(crate) fn sign_with_a_secret(&self) {
+        let mut secret = [0; 32];
+        fill_random(&mut secret);
+        *self.key.write().unwrap_or_else(PoisonError::into_inner) = hmac::Key::new(hmac::HMAC_SHA256, &secret);
+    }
+
+    fn key(&self) -> RwLockReadGuard<'_, hmac::Key> {
+        self.key.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn add(&self, token: &str, user: User) {
@@ -45,9 +63,9 @@ impl Tokens {
         fallback: Option<User>,
     ) -> Result<User, ApiError> {
         let Some(token) = authorization.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty()) else {
-            return Ok(fallback.unwrap_or_else(User::anonymous));
+            return fallback.ok_or_else(unauthorized);
         };
-        self.identify(&inner.state(), token).ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))
+        self.identify(&inner.state(), token).ok_or_else(unauthorized)
     }
 
     /// Whom a token speaks for.
@@ -105,18 +123,22 @@ impl Tokens {
         let header = json!({"alg": "HS256", "typ": "JWT"});
         let body =
             format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims.to_string()));
-        let signature = hmac::sign(&self.key, body.as_bytes());
+        let signature = hmac::sign(&self.key(), body.as_bytes());
         format!("{body}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
     }
 
     fn verify(&self, token: &str, now: Timestamp) -> Option<Value> {
         let (body, signature) = token.rsplit_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        hmac::verify(&self.key, body.as_bytes(), &signature).ok()?;
+        hmac::verify(&self.key(), body.as_bytes(), &signature).ok()?;
         let claims = URL_SAFE_NO_PAD.decode(body.split_once('.')?.1).ok()?;
         let claims: Value = serde_json::from_slice(&claims).ok()?;
         (claims["exp"].as_i64()? > now.as_second()).then_some(claims)
     }
+}
+
+fn unauthorized() -> ApiError {
+    ApiError::new(401, "Unauthorized", "Unauthorized")
 }
 
 /// The token of a TokenRequest.

@@ -1,7 +1,7 @@
 //! The server on a loopback port over TLS, with a certificate authority of its own, for kubectl and everybody else.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use crate::auth::fill_random;
 use crate::request::User;
 use crate::server::ApiServer;
 
@@ -29,6 +30,8 @@ pub enum ServeError {
     Certificates(#[from] rcgen::Error),
     #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
+    #[error("{path} is there and no kubeconfig of ours: remove it, or name another file")]
+    NotOurs { path: String },
     #[error("cannot write {path}")]
     Write {
         path: String,
@@ -71,19 +74,54 @@ impl Listening {
         )
     }
 
-    /// Writes the kubeconfig whole or not at all, readable by its owner only.
+    /// Writes the kubeconfig whole or not at all, readable by its owner only, and never over a file that is there.
     pub fn write_kubeconfig(&self, path: &Path) -> Result<(), ServeError> {
+        clear_kubeconfig(path)?;
         let failed = |source| ServeError::Write { path: path.display().to_string(), source };
-        let draft = path.with_extension("tmp");
-        write_private(&draft, &self.kubeconfig()).map_err(failed)?;
-        std::fs::rename(&draft, path).map_err(failed)
+        // Beside it, under a name that nobody can have put something under.
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(format!(".{}", random_word()));
+        let draft = PathBuf::from(draft);
+        write_private(&draft, &format!("{OURS}{}", self.kubeconfig())).map_err(failed)?;
+        // Unlike a rename this fails where there is a file by now.
+        let linked = std::fs::hard_link(&draft, path);
+        let removed = std::fs::remove_file(&draft);
+        linked.and(removed).map_err(failed)
     }
 }
 
+/// The first line of a kubeconfig that may be removed for the next one.
+const OURS: &str =
+    "# Of a cluster in a process of karpenter: the next one that is told this file's name replaces it.\n";
+
+/// Removes an older kubeconfig of ours. Anything else of that name stays, and is an error.
+pub fn clear_kubeconfig(path: &Path) -> Result<(), ServeError> {
+    let failed = |source| ServeError::Write { path: path.display().to_string(), source };
+    let found = match std::fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    // A link may lead to a file that is somebody's; an empty file is what `mktemp` leaves.
+    let ours = found.is_file() && (found.len() == 0 || begins_with(path, OURS).map_err(failed)?);
+    if !ours {
+        return Err(ServeError::NotOurs { path: path.display().to_string() });
+    }
+    std::fs::remove_file(path).map_err(failed)
+}
+
+fn begins_with(path: &Path, text: &str) -> std::io::Result<bool> {
+    use std::io::Read as _;
+    let mut start = Vec::new();
+    std::fs::File::open(path)?.take(text.len() as u64).read_to_end(&mut start)?;
+    Ok(start == text.as_bytes())
+}
+
+/// A new file; it is an error if there is one already.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
@@ -93,14 +131,16 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 impl ApiServer {
-    /// Serves on 127.0.0.1; port zero takes a free one.
+    /// Serves on 127.0.0.1; port zero takes a free one. Tokens that were granted before are void: the port is open to
+    /// everybody on the machine, so whatever keeps them out follows from no seed.
     pub async fn listen(&self, port: u16) -> Result<Listening, ServeError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let failed = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (config, ca_pem) = tls_config()?;
-        let token = fresh_token();
+        self.inner.tokens.sign_with_a_secret();
+        let token = random_word();
         self.add_token(&token, User::admin());
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let task = tokio::spawn(accept(self.clone(), listener, acceptor));
@@ -162,9 +202,131 @@ fn tls_config() -> Result<(rustls::ServerConfig, String), ServeError> {
 }
 
 /// Unlike everything else this must not follow from the seed: it opens a port of the machine.
-fn fresh_token() -> String {
-    use ring::rand::SecureRandom as _;
+fn random_word() -> String {
     let mut bytes = [0; 16];
-    ring::rand::SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");
+    fill_random(&mut bytes);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http_body_util::{BodyExt as _, Full};
+    use serde_json::{Value, json};
+    use tower::Service as _;
+
+    use super::*;
+    use crate::server::Options;
+
+    /// An empty folder that goes away with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            let path = std::env::temp_dir().join(format!("karpenter-kubeconfig-{}", random_word()));
+            std::fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    async fn answer(server: &ApiServer, method: &str, path: &str, token: Option<&str>) -> (u16, Value) {
+        let mut request = http::Request::builder().method(method).uri(path);
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = request.body(Full::new(Bytes::from_static(b"{}"))).unwrap();
+        let response = server.service_by_token().call(request).await.unwrap();
+        let code = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (code, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    #[tokio::test]
+    async fn without_a_token_nobody_is_admitted_but_to_what_says_whether_we_run() {
+        for rbac in [false, true] {
+            let server = ApiServer::new(Options { rbac, ..Options::new() });
+            server.add_token("known", User::admin());
+            for path in ["/healthz", "/livez", "/readyz", "/version"] {
+                assert_eq!(answer(&server, "GET", path, None).await.0, 200, "{path}, rbac {rbac}");
+            }
+            for (method, path) in [
+                ("GET", "/api/v1/namespaces"),
+                ("GET", "/api/v1/namespaces/default/secrets"),
+                ("POST", "/api/v1/namespaces/default/configmaps"),
+                ("DELETE", "/api/v1/namespaces/default"),
+                ("GET", "/api"),
+                ("GET", "/openapi/v3"),
+                ("GET", "/"),
+                ("GET", "/healthz/../api/v1/namespaces"),
+            ] {
+                assert_eq!(answer(&server, method, path, None).await.0, 401, "{method} {path}, rbac {rbac}");
+                assert_eq!(answer(&server, method, path, Some("made up")).await.0, 401, "{method} {path}, rbac {rbac}");
+            }
+            assert_eq!(answer(&server, "GET", "/api/v1/namespaces", Some("known")).await.0, 200);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_of_one_port_opens_no_other_of_the_same_seed() {
+        let tokens = async || {
+            let server = ApiServer::new(Options { seed: 7, ..Options::new() });
+            let listening = server.listen(0).await.unwrap();
+            let path = "/api/v1/namespaces/default/serviceaccounts";
+            let account = json!({"metadata": {"name": "robot"}});
+            let made = server.service().call(post(path, &account)).await.unwrap();
+            assert_eq!(made.status(), 201);
+            let granted = server.service().call(post(&format!("{path}/robot/token"), &json!({}))).await.unwrap();
+            let granted = granted.into_body().collect().await.unwrap().to_bytes();
+            let granted: Value = serde_json::from_slice(&granted).unwrap();
+            let token = granted["status"]["token"].as_str().unwrap().to_owned();
+            assert_eq!(answer(&server, "GET", "/api/v1/namespaces", Some(&token)).await.0, 200);
+            (server, listening, token)
+        };
+        let ((_, _first, token), (second, _listening, _)) = (tokens().await, tokens().await);
+        assert_eq!(answer(&second, "GET", "/api/v1/namespaces", Some(&token)).await.0, 401);
+    }
+
+    fn post(path: &str, body: &Value) -> http::Request<Full<Bytes>> {
+        let request = http::Request::post(path).header("content-type", "application/json");
+        request.body(Full::new(Bytes::from(body.to_string()))).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_replaces_an_older_one_of_ours_and_nothing_else() {
+        let listening = ApiServer::new(Options::new()).listen(0).await.unwrap();
+        let folder = Folder::new();
+        let path = folder.0.join("config");
+        listening.write_kubeconfig(&path).unwrap();
+        let first = std::fs::read_to_string(&path).unwrap();
+        assert!(first.contains(&listening.token));
+        let next = ApiServer::new(Options::new()).listen(0).await.unwrap();
+        next.write_kubeconfig(&path).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains(&next.token));
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no draft is left");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        }
+
+        // What somebody keeps there stays to the byte, also behind a link.
+        let kept = "apiVersion: v1\nkind: Config\n# the only copy\n";
+        std::fs::write(&path, kept).unwrap();
+        let refused = next.write_kubeconfig(&path).unwrap_err();
+        assert!(matches!(refused, ServeError::NotOurs { .. }), "{refused}");
+        #[cfg(unix)]
+        {
+            let link = folder.0.join("link");
+            std::os::unix::fs::symlink(&path, &link).unwrap();
+            assert!(matches!(next.write_kubeconfig(&link), Err(ServeError::NotOurs { .. })));
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), kept);
+        assert!(matches!(clear_kubeconfig(&folder.0), Err(ServeError::NotOurs { .. })), "a folder is no file of ours");
+    }
 }

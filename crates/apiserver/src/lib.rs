@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`ApiServer::service`] is a tower service for a client in the process; `https` serves the same over TLS.
-//! The clock is an argument, and everything drawn at random follows from a seed.
+//! The clock is an argument, and everything drawn at random follows from a seed, but what keeps strangers out.
 
 mod admission;
 mod aggregation;
@@ -59,7 +59,7 @@ pub use clock::{Clock, SystemClock, TokioClock};
 pub use error::ApiError;
 pub use faults::{Effect, Fault};
 pub use history::{Digest, Verb, Write};
-pub use https::{Listening, ServeError};
+pub use https::{Listening, ServeError, clear_kubeconfig};
 #[doc(hidden)]
 pub use planted::Planted;
 pub use request::User;

@@ -213,6 +213,8 @@ impl ApiServer {
     /// Answers one request.
     pub(crate) async fn answer(&self, parts: http::request::Parts, body: Bytes, user: Option<User>) -> Response<Body> {
         let header = |name: header::HeaderName| text_of(&parts.headers, &name);
+        // Without a token only what says whether and what we are is answered.
+        let user = user.or_else(|| dispatch::is_open(parts.uri.path()).then(User::anonymous));
         let user = match self.inner.tokens.authenticate(&self.inner, &header(header::AUTHORIZATION), user) {
             Ok(user) => user,
             Err(error) => return failure(&error),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Node;
-use karpenter_apiserver::{ApiServer, Clock as _, Listening, Options, SystemClock};
+use karpenter_apiserver::{ApiServer, Clock as _, Listening, Options, SystemClock, clear_kubeconfig};
 use karpenter_cluster::clock::Clock;
 use karpenter_cluster::kubelet::Machine;
 use karpenter_cluster::{Cluster, Settings, furniture};
@@ -80,14 +80,14 @@ struct Running {
 }
 
 async fn start(args: &Args) -> anyhow::Result<Running> {
+    if let Some(old) = &args.kubeconfig {
+        // Whoever waits for the file must not find the one of a cluster that is gone.
+        clear_kubeconfig(old)?;
+    }
     let clock = SystemClock;
     let now = clock.now();
     let server = ApiServer::new(Options { clock: Arc::new(clock), seed: args.seed, rbac: args.rbac, ..Options::new() });
     let listening = server.listen(args.port).await?;
-    if let Some(old) = &args.kubeconfig {
-        // Whoever waits for the file must not find the one of a cluster that is gone.
-        let _ = std::fs::remove_file(old);
-    }
     let client = Client::new(server.service(), "default");
     let settings = Settings { seed: args.seed, root_ca: Some(listening.ca_pem.clone()), ..Settings::default() };
     let cluster = Cluster::start(client.clone(), Clock::starting_at(now), settings);

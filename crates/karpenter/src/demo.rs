@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use karpenter_apiserver::{Clock as _, SystemClock};
+use karpenter_apiserver::{Clock as _, SystemClock, clear_kubeconfig};
 use karpenter_runtime::log::{self, Format, Log, Threshold};
 
 use crate::cluster::{End, Kubeconfig, quoted};
@@ -139,7 +139,7 @@ async fn live(
     let fate = Fate { seed: args.seed, faults: simulated::faults(args.faults, args.seed), boot_delay: None };
     if let Some(old) = &args.kubeconfig {
         // Whoever waits for the file must not find the one of a cluster that is gone.
-        let _ = std::fs::remove_file(old);
+        clear_kubeconfig(old)?;
     }
     let world = World::start(args.port, fate, start).await?;
     let kubeconfig = Kubeconfig::write(&world.listening, args.kubeconfig.as_deref())?;
