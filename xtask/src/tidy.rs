@@ -7,6 +7,7 @@ use anyhow::Context;
 use crate::workspace;
 
 mod fences;
+mod ignored;
 mod reach;
 mod words;
 
@@ -28,6 +29,7 @@ fn faults(root: &Path) -> anyhow::Result<Vec<String>> {
     let texts: Vec<(String, String)> =
         files.iter().map(read).filter_map(Result::transpose).collect::<anyhow::Result<_>>()?;
     let mut faults = reach::unreached(&texts);
+    faults.extend(ignored::unrun(&texts));
     faults.extend(texts.iter().flat_map(|(name, text)| words::found_in(name, text)));
     for (name, text) in texts.iter().filter(|(name, _)| name.ends_with("/Cargo.toml")) {
         faults.extend(fences::broken_by(name, text).with_context(|| name.clone())?);
