@@ -117,7 +117,9 @@ async fn pods_run_on_its_nodes() {
 #[tokio::test]
 async fn options_are_obeyed() {
     let file = scratch("kubeconfig");
-    std::fs::write(&file, "of a cluster that is gone").unwrap();
+    // Of a cluster that is gone.
+    let former = Running::start(&["--kubeconfig", file.to_str().unwrap(), "--nodes", "0"]);
+    assert_eq!(former.end("-TERM"), (Some(0), String::new()));
     let running = Running::start(&["--kubeconfig", file.to_str().unwrap(), "--nodes", "5", "--rbac", "--seed", "7"]);
     assert_eq!(running.kubeconfig, file);
     let client = running.client().await;
@@ -135,6 +137,20 @@ async fn options_are_obeyed() {
     let _open = client.request_stream(watch).await.unwrap();
     assert_eq!(running.end("-TERM"), (Some(0), String::new()));
     assert!(file.exists(), "a file that was asked for stays");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_file_of_somebody_else_is_left_alone() {
+    let file = scratch("config");
+    std::fs::write(&file, "apiVersion: v1\nkind: Config\n").unwrap();
+    for command in ["cluster", "demo"] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_karpenter"));
+        let out = run.args([command, "--kubeconfig", file.to_str().unwrap()]).output().unwrap();
+        let text = String::from_utf8(out.stderr).unwrap();
+        assert!(out.status.code() == Some(2) && text.contains("no kubeconfig of ours"), "{command}: {text}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "apiVersion: v1\nkind: Config\n");
+    }
     std::fs::remove_file(file).unwrap();
 }
 
