@@ -24,6 +24,7 @@ use crate::provisioning::batcher::Batcher;
 use crate::recorder::Recorder;
 use crate::settings::Settings;
 use crate::static_pools::Ledger;
+use crate::unreadable;
 
 /// Before this nobody needs to be told that claims are still being launched.
 const UNSYNCED_WARNING: Duration = Duration::from_secs(30);
@@ -109,11 +110,10 @@ impl Context {
 
     /// An object as the server answered a write of ours: the index has it at once, and whom it concerns is woken.
     pub fn saw(&self, object: impl Into<Object>) {
-        match self.index.apply(object.into()) {
-            Ok(Some(change)) => self.inbox.push(Message::Changed(Box::new(change))),
-            Ok(None) => {}
-            Err(refused) => tracing::warn!(%refused, "an object cannot be used"),
+        if let Some(change) = self.index.apply(object.into()) {
+            self.inbox.push(Message::Changed(Box::new(change)));
         }
+        unreadable::publish(self);
     }
 
     /// Whether decisions may be made now, which is also what the metrics say of it.

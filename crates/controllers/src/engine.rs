@@ -31,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::metrics::{Ended, Piece, Work};
 use crate::reconciler::{Action, Reconciler};
 use crate::recorder::{self, Event};
+use crate::unreadable;
 use queue::Queue;
 use watch::News;
 
@@ -253,7 +254,7 @@ impl Engine {
             News::Page(objects) => self.take_in_page(kind, objects),
             News::Listed { last, present, unreadable, version } => {
                 self.take_in_page(kind, last);
-                let gone = index.list_end(kind, &present, &unreadable, version);
+                let gone = index.list_end(kind, &present, unreadable, version);
                 gone.iter().for_each(|change| self.changed(change));
                 self.seen_list(kind);
             }
@@ -267,25 +268,20 @@ impl Engine {
                     index.advance(kind, line.version);
                     return;
                 }
-                let version = line.version;
-                match line.decode(kind).map(|object| index.apply(object)) {
-                    Ok(Ok(change)) => change.iter().for_each(|change| self.changed(change)),
-                    Ok(Err(refused)) => tracing::warn!(%refused, "an object cannot be used"),
-                    Err(error) => {
-                        tracing::warn!(kind = kind.name(), key = %line.key, %error, "an object cannot be read");
-                        index.unreadable(kind, &line.key);
-                    }
-                }
-                index.advance(kind, version);
+                let change = match line.decode(kind) {
+                    Ok(object) => index.apply(object),
+                    Err(error) => index.apply_unreadable(line.unreadable(kind, &error)),
+                };
+                change.iter().for_each(|change| self.changed(change));
+                index.advance(kind, line.version);
             }
             News::Bookmark(version) => index.advance(kind, version),
         }
-        index.take_refused().iter().for_each(|refused| tracing::warn!(%refused, "an object cannot be used"));
+        unreadable::publish(&self.context);
     }
 
     fn take_in_page(&mut self, kind: Kind, objects: Vec<Object>) {
-        let (changes, refused) = self.context.index.list_page(kind, objects);
-        refused.iter().for_each(|refused| tracing::warn!(%refused, "an object cannot be used"));
+        let changes = self.context.index.list_page(kind, objects);
         changes.iter().for_each(|change| self.changed(change));
     }
 

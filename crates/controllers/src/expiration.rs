@@ -5,12 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use karpenter_api::NodeClaim;
-use karpenter_index::{Change, Key};
+use karpenter_index::{Change, Key, Kind};
 
 use crate::context::Context;
 use crate::error::Result;
 use crate::pods::reschedulable_on;
 use crate::reconciler::{Action, Reconciler};
+use crate::unreadable::LOOK_AGAIN;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -55,6 +56,10 @@ impl Reconciler for Expiration {
         let Some(claim) = context.index.node_claim(&key.name).filter(|claim| context.index.is_managed(claim)) else {
             return Ok(Action::Done);
         };
+        if context.index.unreadable(Kind::NodeClaim, key).is_some() {
+            // By now it may say something else.
+            return Ok(Action::After(LOOK_AGAIN));
+        }
         match judge(&claim, context.clock.now()) {
             Verdict::Stays => Ok(Action::Done),
             Verdict::In(left) => Ok(Action::After(left)),

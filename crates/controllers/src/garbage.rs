@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{REGISTERED, Status};
-use karpenter_index::{Change, Key, Kind};
+use karpenter_index::{Change, Key, Kind, Unreadable};
 use karpenter_provider::{DeleteError, GetError, Machine};
 
 use crate::context::Context;
@@ -52,11 +52,36 @@ pub fn is_spared(node: Matches<&Node>) -> bool {
     node.one().is_some_and(is_ready)
 }
 
-/// Machines of this cluster whose ids nobody holds.
-pub fn leaks<'a>(machines: &'a [Machine], held: &BTreeSet<String>, now: Timestamp) -> Vec<&'a Machine> {
+/// What holds machines.
+#[derive(Debug, Default)]
+pub struct Holders {
+    /// By id: what claims say, and what this process launched.
+    pub ids: BTreeSet<String>,
+    /// Claims that are there and cannot be read.
+    pub unreadable: Vec<Arc<Unreadable>>,
+}
+
+impl Holders {
+    fn hold(&self, machine: &Machine) -> bool {
+        self.ids.contains(&machine.provider_id) || self.unreadable.iter().any(|claim| may_hold(claim, machine))
+    }
+}
+
+/// A claim that cannot be read holds the machine it names, and the one that names it. Where it names none, it may be that
+/// of any machine that does not say whose it is.
+fn may_hold(claim: &Unreadable, machine: &Machine) -> bool {
+    match (claim.provider_id.as_deref(), machine.node_claim.as_deref()) {
+        (Some(id), _) if id == machine.provider_id => true,
+        (_, Some(name)) => name == &*claim.key.name,
+        (id, None) => id.is_none(),
+    }
+}
+
+/// Machines of this cluster that nobody holds.
+pub fn leaks<'a>(machines: &'a [Machine], holders: &Holders, now: Timestamp) -> Vec<&'a Machine> {
     machines
         .iter()
-        .filter(|machine| !machine.deleting && !held.contains(&machine.provider_id))
+        .filter(|machine| !machine.deleting && !holders.hold(machine))
         .filter(|machine| now.duration_since(machine.launched_at) > LEAK_AGE)
         .collect()
 }
@@ -89,7 +114,7 @@ impl ClaimCollection {
         }
         let nodes = context.index.nodes_of(provider_id);
         // A Node that cannot be read may be this one's, and its kubelet may be well.
-        if nodes.is_empty() && !context.index.unreadable_keys(Kind::Node).is_empty() {
+        if context.index.unreadable_node_of(provider_id).is_some() {
             return Ok(());
         }
         if is_spared(nodes.iter().map(|node| &**node).collect()) {
@@ -123,6 +148,7 @@ impl Reconciler for ClaimCollection {
         // The claims first: a machine launched after this look is in the list, whatever the claim says by then.
         let mut claims = context.index.node_claims();
         claims.retain(|claim| context.index.is_managed(claim));
+        claims.retain(|claim| context.index.unreadable(Kind::NodeClaim, &Key::of(&claim.metadata)).is_none());
         let machines = context.provider.list().await;
         let machines = machines.map_err(|error| Error::provider("listing machines", error))?;
         let mut collections = Vec::new();
@@ -183,9 +209,10 @@ impl Reconciler for MachineCollection {
         let claims = context.index.node_claims();
         let claims = claims.iter().filter(|claim| context.index.is_managed(claim));
         let stored = claims.filter_map(|claim| claim_provider_id(claim)).map(str::to_owned);
-        let held: BTreeSet<String> = stored.chain(self.launched.provider_ids()).collect();
+        let ids: BTreeSet<String> = stored.chain(self.launched.provider_ids()).collect();
+        let holders = Holders { ids, unreadable: context.index.unreadable_claims() };
         let mut collections = Vec::new();
-        for machine in leaks(&machines, &held, context.clock.now()) {
+        for machine in leaks(&machines, &holders, context.clock.now()) {
             collections.push(Self::collect(machine, context).boxed());
         }
         in_parallel(collections, MACHINES_AT_ONCE).await?;

@@ -39,6 +39,7 @@ mod settings;
 pub mod static_pools;
 pub mod termination;
 pub mod transitions;
+mod unreadable;
 pub mod waiting;
 pub mod write;
 

@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{REGISTERED, Status};
 use karpenter_api::labels::TERMINATION_FINALIZER;
-use karpenter_index::{Change, Key};
+use karpenter_index::{Change, Key, Kind};
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -130,6 +130,10 @@ impl Reconciler for Lifecycle {
         let Some(claim) = context.index.node_claim(&key.name).filter(|claim| context.index.is_managed(claim)) else {
             return Ok(Action::Done);
         };
+        if context.index.unreadable(Kind::NodeClaim, key).is_some() {
+            // What is known of it is old. It comes back by itself once it can be read.
+            return Ok(Action::Done);
+        }
         if claim.metadata.deletion_timestamp.is_some() {
             self.patience.forget(&claim);
             return end::finalize(&claim, context, &self.launched).await;

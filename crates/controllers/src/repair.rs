@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::whole_seconds;
 use karpenter_api::labels::{NODEPOOL, TERMINATION_TIMESTAMP};
-use karpenter_index::{Change, Key};
+use karpenter_index::{Change, Key, Kind};
 use karpenter_provider::RepairPolicy;
 use serde_json::json;
 
@@ -21,6 +21,7 @@ use crate::patch::Lock;
 use crate::pods::reschedulable_on;
 use crate::reconciler::{Action, Reconciler};
 use crate::recorder::{Event, ObjectRef};
+use crate::unreadable::LOOK_AGAIN;
 
 /// The share of unhealthy nodes (of a pool, or of the cluster) from which repair stops, in percent.
 const BREAKER_PERCENT: usize = 20;
@@ -196,6 +197,12 @@ impl Reconciler for Repair {
         let Some(claim) = found.one() else {
             return Ok(Action::Done);
         };
+        if context.index.unreadable(Kind::Node, key).is_some()
+            || context.index.unreadable(Kind::NodeClaim, &Key::of(&claim.metadata)).is_some()
+        {
+            // By now they may say something else.
+            return Ok(Action::After(LOOK_AGAIN));
+        }
         let policies = context.provider.repair_policies();
         let verdict = judge(&node, &policies, context.clock.now());
         if has_stale_deadline(&claim, &verdict) {

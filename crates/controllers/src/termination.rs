@@ -23,7 +23,7 @@ use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{DRAINED, INSTANCE_TERMINATING, Status, VOLUMES_DETACHED};
 use karpenter_api::labels::{DISRUPTED_TAINT, TERMINATION_FINALIZER};
-use karpenter_index::{Change, Key, Pair, TrackedPod};
+use karpenter_index::{Change, Key, Pair, TrackedPod, Unreadable};
 use karpenter_provider::GetError;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -40,6 +40,7 @@ use crate::pods::PodFacts;
 use crate::reconciler::{Action, Backoff, Reconciler};
 use crate::recorder::{Event, ObjectRef};
 use crate::settings::Settings;
+use crate::unreadable::LOOK_AGAIN;
 use volumes::Volumes;
 
 pub use evictions::{Evictions, SharedEntries};
@@ -72,6 +73,14 @@ impl Termination {
     }
 
     async fn end(&self, node: &Arc<Node>, context: &Context) -> Result<Action> {
+        if let Some(claim) = unreadable_claim_of(node, context) {
+            if !is_ready(node) && is_machine_gone(node, context).await? {
+                return release(node, context).await;
+            }
+            let message = format!("Cannot drain node, its NodeClaim {} cannot be read", claim.key.name);
+            publish(context, node, true, "FailedDraining", message);
+            return Ok(Action::After(LOOK_AGAIN));
+        }
         // With several claims none is the one to ask; with none there is none.
         let found: Matches<Arc<NodeClaim>> = context.index.claims_of_node(node).into_iter().collect();
         let claim = found.one();
@@ -168,6 +177,11 @@ impl Termination {
         }
         Progress::Finished
     }
+}
+
+/// What the drain may do is written in the claim.
+fn unreadable_claim_of(node: &Node, context: &Context) -> Option<Arc<Unreadable>> {
+    node_provider_id(node).and_then(|id| context.index.unreadable_claim_of(id))
 }
 
 /// Every second at first, and whenever a deadline forces pods out to the second.

@@ -186,7 +186,7 @@ fn conditions_of(node: &Node) -> Vec<Condition> {
 }
 
 /// The kinds of node classes we know are few, and Events want a name that lives.
-fn api_version(kind: &karpenter_index::NodeClassKind) -> &'static str {
+pub(crate) fn api_version(kind: &karpenter_index::NodeClassKind) -> &'static str {
     match (kind.group, kind.version) {
         ("karpenter.k8s.aws", "v1") => "karpenter.k8s.aws/v1",
         _ => kind.group,

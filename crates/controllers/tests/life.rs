@@ -44,6 +44,8 @@ mod scythe;
 mod stage;
 #[path = "life/start.rs"]
 mod start;
+#[path = "life/unreadable.rs"]
+mod unreadable;
 
 #[tokio::test]
 #[ignore = "needs a control plane of its own, named by KARPENTER_TEST_KUBECONFIG"]

@@ -62,6 +62,10 @@ pub enum Blocked {
     NoPool {
         name: String,
     },
+    /// Of the node, its claim or pool, or of a pod on it.
+    Unreadable {
+        object: String,
+    },
     /// `karpenter.sh/do-not-disrupt` on a pod.
     Pod {
         pod: String,
@@ -84,6 +88,7 @@ impl fmt::Display for Blocked {
             Self::Annotated => write!(f, "Disruption is blocked through the {DO_NOT_DISRUPT:?} annotation"),
             Self::NoPoolLabel => write!(f, "Node doesn't have required label (label={NODEPOOL})"),
             Self::NoPool { name } => write!(f, "NodePool not found (NodePool={name})"),
+            Self::Unreadable { object } => write!(f, "Object cannot be read ({object})"),
             Self::Pod { pod } => write!(f, "Pod has {DO_NOT_DISRUPT:?} annotation (Pod={pod})"),
             Self::Pdb { budgets } if budgets.len() > 1 => {
                 write!(f, "Eviction does not support multiple PDBs (PodDisruptionBudget(s)={})", budgets.join(","))
@@ -199,6 +204,9 @@ impl<'s, 'w> Cluster<'s, 'w> {
     /// Protection is looked for on all pods before any budget is.
     fn held_by_pods(&mut self, node: usize) -> Result<(), Blocked> {
         let (world, now) = (self.snapshot.world, self.snapshot.world.now);
+        if let Some(object) = &self.snapshot.nodes[node].unreadable {
+            return Err(Blocked::Unreadable { object: object.to_string() });
+        }
         if let Some((_, pod)) = self.bound(node).find(|(_, pod)| !pods::is_disruptable(pod, now)) {
             return Err(Blocked::Pod { pod: pod.key() });
         }

@@ -41,6 +41,8 @@ pub struct NodeFacts {
     pub bounded_drain: bool,
     /// Room is kept on it for virtual buffer pods.
     pub holds_buffer: bool,
+    /// An object that cannot be read: the Node, its claim or pool, or a pod on it whose needs are not known.
+    pub unreadable: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,7 @@ impl Default for NodeFacts {
             drifted: None,
             bounded_drain: false,
             holds_buffer: false,
+            unreadable: None,
         }
     }
 }

@@ -73,6 +73,7 @@ pub fn node(
             .map(|drifted| Drifted { reason: drifted.reason.as_str().into(), since: drifted.last_transition_time.0 }),
         bounded_drain: claim.is_some_and(|claim| claim.spec.termination_grace_period.is_some()),
         holds_buffer: false,
+        unreadable: None,
     }
 }
 

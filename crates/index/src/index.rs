@@ -3,6 +3,7 @@
 mod queries;
 pub(crate) mod samples;
 mod settle;
+mod unread;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ use crate::object::{Attachment, NodeClass, Object, TrackedPod};
 use crate::reduce::{self, Interner, Refused};
 use crate::snapshot::Dirty;
 use crate::store::{Store, version};
+use crate::unreadable::{Unreadable, Unreadables};
 
 /// What does not come from watches.
 #[derive(Clone, Debug)]
@@ -69,8 +71,8 @@ pub(crate) struct State {
     pub(crate) node_claims: Store<NodeClaim>,
     pub(crate) nodes: Store<k8s_openapi::api::core::v1::Node>,
     pub(crate) pods: Store<TrackedPod>,
-    /// Objects that could not be read; they count as they last were, or not at all.
-    pub(crate) unreadable: BTreeSet<(Kind, Key)>,
+    /// Objects that could not be read, or not in whole.
+    pub(crate) unreadable: Unreadables,
     /// Kinds that have been listed once.
     pub(crate) listed: BTreeSet<Kind>,
     /// By the name of the Node, whatever the pod's phase.
@@ -78,6 +80,8 @@ pub(crate) struct State {
     /// Pods without a node, by the Node they are nominated to.
     pub(crate) nominated_to: BTreeMap<Arc<str>, BTreeSet<Key>>,
     pub(crate) attached_to: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    /// By the name of the Node: pods that may be running there and whose needs are not known.
+    pub(crate) pinned_on: BTreeMap<Arc<str>, BTreeSet<Key>>,
     pub(crate) machines: Machines,
     /// Claims of ours that have no provider id yet.
     pub(crate) unlaunched: BTreeSet<Arc<str>>,
@@ -95,7 +99,6 @@ pub(crate) struct State {
     pub(crate) next_end: Timestamp,
     pub(crate) usage: BTreeMap<Arc<str>, Resources>,
     pub(crate) reduced: BTreeMap<MachineId, Arc<karpenter_core::Node>>,
-    pub(crate) refused: Vec<Refused>,
     /// Every Node the server has was once in the picture at the same time.
     pub(crate) complete: bool,
     /// Moves whenever consolidation may find something new.
@@ -168,14 +171,14 @@ impl Index {
     }
 
     /// Takes in an object: from a watch, or the answer to a write of ours. Older versions than the one known, and
-    /// objects whose end is known, change nothing. An object that cannot be used is refused, and counts as it last was.
-    pub fn apply(&self, object: Object) -> Result<Option<Change>, Refused> {
+    /// objects whose end is known, change nothing. See [`Index::take_unreadable`] for what could not be read of it.
+    pub fn apply(&self, object: Object) -> Option<Change> {
         let mut state = self.state();
         let (key, version) = (Key::of(object.metadata()), version(object.metadata()));
         if !state.wants(object.kind(), &key, version) {
-            return Ok(None);
+            return None;
         }
-        state.put(object, key, version).map(Some)
+        state.put(object, key, version)
     }
 
     /// The watch says that the object is gone.
@@ -191,51 +194,55 @@ impl Index {
         self.state().advance(kind, version);
     }
 
-    /// A whole list: what it does not name is gone. `unreadable` names what is there and could not be decoded.
-    pub fn list(&self, kind: Kind, objects: Vec<Object>, unreadable: &[Key], at: u64) -> (Vec<Change>, Vec<Refused>) {
-        let present: BTreeSet<Key> =
-            objects.iter().map(|object| Key::of(object.metadata())).chain(unreadable.iter().cloned()).collect();
-        let (mut changes, refused) = self.list_page(kind, objects);
+    /// A whole list: what it does not name is gone. `unreadable` is there and could not be decoded.
+    pub fn list(&self, kind: Kind, objects: Vec<Object>, unreadable: Vec<Unreadable>, at: u64) -> Vec<Change> {
+        let keys = objects.iter().map(|object| Key::of(object.metadata()));
+        let present: BTreeSet<Key> = keys.chain(unreadable.iter().map(|one| one.key.clone())).collect();
+        let mut changes = self.list_page(kind, objects);
         changes.extend(self.list_end(kind, &present, unreadable, at));
-        (changes, refused)
+        changes
     }
 
     /// Some of a list. Of what comes in pages no more than one is in memory as it was decoded.
-    pub fn list_page(&self, kind: Kind, objects: Vec<Object>) -> (Vec<Change>, Vec<Refused>) {
+    pub fn list_page(&self, kind: Kind, objects: Vec<Object>) -> Vec<Change> {
         let mut state = self.state();
         let initial = !state.listed.contains(&kind);
-        let (mut changes, mut refused) = (Vec::new(), Vec::new());
+        let mut changes = Vec::new();
         for object in objects {
             let (key, version) = (Key::of(object.metadata()), version(object.metadata()));
-            if !state.wants_listed(kind, &key, version) {
-                continue;
-            }
-            match state.put(object, key, version) {
-                Ok(change) => changes.push(Change { initial, ..change }),
-                Err(why) => refused.push(why),
+            if state.wants_listed(kind, &key, version) {
+                changes.extend(state.put(object, key, version).map(|change| Change { initial, ..change }));
             }
         }
-        (changes, refused)
+        changes
     }
 
     /// The pages of a list are all in: what they did not name, or have as `unreadable`, is gone.
-    pub fn list_end(&self, kind: Kind, present: &BTreeSet<Key>, unreadable: &[Key], at: u64) -> Vec<Change> {
+    pub fn list_end(&self, kind: Kind, present: &BTreeSet<Key>, unreadable: Vec<Unreadable>, at: u64) -> Vec<Change> {
         let mut state = self.state();
-        state.listed.insert(kind);
+        let initial = state.listed.insert(kind);
         let mut changes = Vec::new();
+        for one in unreadable {
+            if state.wants_listed(kind, &one.key, one.version) {
+                changes.extend(state.put_unreadable(one).map(|change| Change { initial, ..change }));
+            }
+        }
         for key in state.keys(kind) {
             if !present.contains(&key) {
                 changes.extend(state.take(kind, &key, at));
             }
         }
-        state.unreadable.extend(unreadable.iter().map(|key| (kind, key.clone())));
         state.advance(kind, at);
         changes
     }
 
-    /// An object that is there and could not be decoded.
-    pub fn unreadable(&self, kind: Kind, key: &Key) {
-        self.state().unreadable.insert((kind, key.clone()));
+    /// The watch tells of an object that could not be decoded. As [`Index::apply`], with what can be read of it.
+    pub fn apply_unreadable(&self, one: Unreadable) -> Option<Change> {
+        let mut state = self.state();
+        if !state.wants(one.kind, &one.key, one.version) {
+            return None;
+        }
+        state.put_unreadable(one)
     }
 }
 
@@ -354,11 +361,12 @@ impl State {
             node_claims: Store::default(),
             nodes: Store::default(),
             pods: Store::default(),
-            unreadable: BTreeSet::new(),
+            unreadable: Unreadables::default(),
             listed: BTreeSet::new(),
             pods_on: BTreeMap::new(),
             nominated_to: BTreeMap::new(),
             attached_to: BTreeMap::new(),
+            pinned_on: BTreeMap::new(),
             complete: false,
             machines: Machines::default(),
             unlaunched: BTreeSet::new(),
@@ -372,7 +380,6 @@ impl State {
             next_end: Timestamp::MIN,
             usage: BTreeMap::new(),
             reduced: BTreeMap::new(),
-            refused: Vec::new(),
             unsettled: 0,
             dirty: Dirty::default(),
             world: Arc::new(world),
@@ -386,15 +393,18 @@ impl State {
     }
 
     fn wants(&self, kind: Kind, key: &Key, version: u64) -> bool {
-        each_store!(self, kind, |store| store.wants(key, version))
+        each_store!(self, kind, |store| store.wants(key, version)) && self.unreadable.wants(kind, key, version)
     }
 
     fn wants_listed(&self, kind: Kind, key: &Key, version: u64) -> bool {
-        each_store!(self, kind, |store| store.wants_listed(key, version))
+        each_store!(self, kind, |store| store.wants_listed(key, version)) && self.unreadable.wants(kind, key, version)
     }
 
-    fn keys(&self, kind: Kind) -> Vec<Key> {
-        each_store!(self, kind, |store| store.keys())
+    /// Of all that is there, whether it could be read or not.
+    fn keys(&self, kind: Kind) -> BTreeSet<Key> {
+        let mut keys: BTreeSet<Key> = each_store!(self, kind, |store| store.keys()).into_iter().collect();
+        keys.extend(self.unreadable.of(kind).map(|one| one.key.clone()));
+        keys
     }
 
     fn advance(&mut self, kind: Kind, version: u64) {
@@ -422,20 +432,24 @@ impl State {
         }
     }
 
-    /// Reduces and files an object.
-    fn put(&mut self, object: Object, key: Key, at: u64) -> Result<Change, Refused> {
+    /// Reduces and files an object; nothing comes of one that is refused, which counts as it last was.
+    fn put(&mut self, object: Object, key: Key, at: u64) -> Option<Change> {
         let kind = object.kind();
-        let what = match self.put_as(object, &key, at) {
-            Ok(what) => what,
+        self.unreadable.begin(kind, &key);
+        let uid = object.metadata().uid.clone().unwrap_or_default();
+        let change = match self.put_as(object, &key, at) {
+            Ok(what) => {
+                let change = Change { kind, key: key.clone(), initial: false, what };
+                self.settle(&change);
+                Some(change)
+            }
             Err(refused) => {
-                self.unreadable.insert((kind, key));
-                return Err(refused);
+                self.unreadable.note(Unreadable::refused(kind, &key, &uid, at, &refused, false));
+                None
             }
         };
-        self.unreadable.remove(&(kind, key.clone()));
-        let change = Change { kind, key, initial: false, what };
-        self.settle(&change);
-        Ok(change)
+        self.unreadable.end();
+        change
     }
 
     fn put_as(&mut self, object: Object, key: &Key, at: u64) -> Result<What, Refused> {
@@ -491,8 +505,11 @@ impl State {
                 What::Other
             }
             Object::DaemonSet(object) => {
-                let reduced = reduce::daemon_set(&object, &mut self.interner)?;
+                let reduce::Read { value: reduced, reading } = reduce::read_daemon_set(&object, &mut self.interner);
                 let uid = reduced.uid.clone();
+                if let Some(refused) = reading.refused() {
+                    self.unreadable.note(Unreadable::refused(Kind::DaemonSet, &key, &uid, at, refused, true));
+                }
                 let old = self.daemon_sets.put(key, at, Arc::new(reduced));
                 if let Some(old) = old.filter(|old| old.uid != uid) {
                     self.samples.forget(&old.uid);
@@ -500,7 +517,8 @@ impl State {
                 What::Other
             }
             Object::PodDisruptionBudget(object) => {
-                self.budgets.put(key, at, Arc::new(reduce::disruption_budget(&object)));
+                let uid = object.metadata.uid.as_deref().unwrap_or_default();
+                self.file_budget(&key, at, uid, reduce::disruption_budget(&object));
                 What::Other
             }
             Object::PodTemplate(mut object) => {
@@ -543,14 +561,16 @@ impl State {
                 What::Node(Pair { old: self.nodes.put(key, at, new.clone()), new: Some(new) })
             }
             Object::Pod(object) => {
-                let new = Arc::new(reduce::tracked_pod(&object, &mut self.interner)?);
-                What::Pod(Pair { old: self.pods.put(key, at, new.clone()), new: Some(new) })
+                let tracked = reduce::read_pod(&object, &mut self.interner);
+                self.file_pod(&key, at, tracked)
             }
         })
     }
 
     fn take(&mut self, kind: Kind, key: &Key, at: u64) -> Option<Change> {
-        self.unreadable.remove(&(kind, key.clone()));
+        if self.unreadable.remove(kind, key, at) {
+            self.unsettled += 1;
+        }
         let what = match kind {
             Kind::Namespace => self.namespaces.remove(key, at).map(|_| What::Other),
             Kind::StorageClass => self.classes.remove(key, at).map(|_| What::Other),

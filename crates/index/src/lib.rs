@@ -20,6 +20,7 @@ pub mod path;
 pub mod reduce;
 mod snapshot;
 mod store;
+mod unreadable;
 
 pub use change::{Change, Pair, What};
 pub use index::{Index, Options};
@@ -29,3 +30,4 @@ pub use machine::{Machine, MachineId};
 pub use object::{Attachment, NodeClass, NodeClassStatus, Object, TrackedPod};
 pub use path::Path;
 pub use reduce::{Fault, Interner, Refused};
+pub use unreadable::Unreadable;

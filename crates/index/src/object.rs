@@ -11,9 +11,12 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use karpenter_api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
+use karpenter_core::pod::WhenUnsatisfiable;
+use karpenter_core::selector::Selector;
 use serde::Deserialize;
 
 use crate::kind::Kind;
+use crate::reduce::Reading;
 
 /// A watched object, decoded and not yet reduced.
 #[derive(Clone, Debug)]
@@ -73,6 +76,35 @@ pub struct TrackedPod {
     pub priority_class: Option<Arc<str>>,
     /// What its containers may use at most, where they say so.
     pub limits: Arc<karpenter_core::Resources>,
+    pub reading: Reading,
+}
+
+impl TrackedPod {
+    /// Whether what the pod needs is known, so that another place for it can be looked for; if not, why.
+    pub fn unknown_needs(&self) -> Option<String> {
+        if let Reading::Partial(refused) = &self.reading {
+            return Some(refused.to_string());
+        }
+        let shape = &self.pod.shape;
+        let operator = shape.required_node_affinity.iter().find_map(|term| term.unknown_operator.as_deref());
+        if let Some(operator) = operator {
+            return Some(format!("unsupported operator in {operator:?}"));
+        }
+        let terms = shape.required_pod_affinity.iter().chain(&shape.required_pod_anti_affinity);
+        let spread = shape.spread.iter().filter(|spread| spread.when == WhenUnsatisfiable::DoNotSchedule);
+        let mut selectors = terms.map(|term| &term.selector).chain(spread.map(|spread| &spread.selector)).flatten();
+        selectors.any(Selector::is_invalid).then(|| "unsupported operator in a label selector".to_owned())
+    }
+
+    /// A pod without a node is not planned for by guess: what is bought for it might never do.
+    pub(crate) fn can_be_planned(&self) -> bool {
+        self.pod.node.is_some() || !matches!(self.reading, Reading::Partial(_))
+    }
+
+    /// It may be running, and what it needs is not known: it stays where it is.
+    pub(crate) fn pins_its_node(&self) -> bool {
+        !self.pod.is_terminal() && self.unknown_needs().is_some()
+    }
 }
 
 /// A volume held by a node.

@@ -1,5 +1,9 @@
-//! Pure functions from one object to its reduced form. An object that cannot be read is refused with every fault it
-//! has, by field; it never takes others with it.
+//! Pure functions from one object to its reduced form, with every fault the object has, by field; it never takes others
+//! with it.
+//!
+//! Who asks for an object to be planned with wants it whole or not at all; who watches a cluster has to live with what is
+//! there. So most functions come in two forms: one that refuses an object with faults, and `read_*`, which says how well
+//! it could be read.
 
 mod affinity;
 mod budget;
@@ -26,10 +30,10 @@ use karpenter_core::world::Service;
 use crate::path::Path;
 
 pub use budget::disruption_budget;
-pub use daemon_set::{daemon_set, limits_stand_in_for_requests};
+pub use daemon_set::{daemon_set, limits_stand_in_for_requests, read_daemon_set};
 pub use intern::Interner;
-pub use node::{claim_provider_id, is_tracked, node, provider_id};
-pub use pod::{claims, pod, tracked_pod};
+pub use node::{claim_provider_id, is_tracked, node, provider_id, read_node};
+pub use pod::{claims, pod, read_pod, tracked_pod};
 pub use pool::pool;
 pub use requests::effective_requests;
 pub use resources::resource_list;
@@ -61,20 +65,81 @@ pub struct Refused {
     pub faults: Vec<Fault>,
 }
 
+/// How well an object could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    Whole,
+    /// It has values this version does not know, as those of a later Kubernetes. They were taken for the strictest they
+    /// may mean, so what is decided from them holds.
+    Careful(Box<Refused>),
+    /// Something it needs is not known.
+    Partial(Box<Refused>),
+}
+
+impl Reading {
+    pub fn refused(&self) -> Option<&Refused> {
+        match self {
+            Self::Whole => None,
+            Self::Careful(refused) | Self::Partial(refused) => Some(refused),
+        }
+    }
+}
+
+/// An object as far as it could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read<T> {
+    pub value: T,
+    pub reading: Reading,
+}
+
+impl<T> Read<T> {
+    /// Whole, or not at all.
+    pub fn strict(self) -> Result<T, Refused> {
+        match self.reading {
+            Reading::Whole => Ok(self.value),
+            Reading::Careful(refused) | Reading::Partial(refused) => Err(*refused),
+        }
+    }
+}
+
 /// Collects faults while an object is read, so that a user sees all of them at once.
 #[derive(Default)]
-pub(crate) struct Faults(Vec<Fault>);
+pub(crate) struct Faults {
+    all: Vec<Fault>,
+    /// One of them leaves something open that no strict reading covers.
+    partial: bool,
+}
 
 impl Faults {
     pub(crate) fn add(&mut self, at: &Path<'_>, message: impl Into<String>) {
-        self.0.push(Fault { field: at.to_string(), message: message.into() });
+        self.all.push(Fault { field: at.to_string(), message: message.into() });
+        self.partial = true;
+    }
+
+    /// The value is taken for the strictest it may mean.
+    pub(crate) fn careful(&mut self, at: &Path<'_>, message: impl Into<String>) {
+        self.all.push(Fault { field: at.to_string(), message: message.into() });
+    }
+
+    pub(crate) fn read<T>(self, kind: &str, metadata: &ObjectMeta, value: T) -> Read<T> {
+        if self.all.is_empty() {
+            return Read { value, reading: Reading::Whole };
+        }
+        let refused = Box::new(Refused { object: object_name(kind, metadata), faults: self.all });
+        let reading = match self.partial {
+            false => Reading::Careful(refused),
+            true => Reading::Partial(refused),
+        };
+        Read { value, reading }
     }
 
     pub(crate) fn finish<T>(self, kind: &str, metadata: &ObjectMeta, value: T) -> Result<T, Refused> {
-        if self.0.is_empty() {
-            return Ok(value);
-        }
-        Err(Refused { object: object_name(kind, metadata), faults: self.0 })
+        self.read(kind, metadata, value).strict()
+    }
+
+    /// For lists that stand alone.
+    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Vec<Fault>> {
+        if self.all.is_empty() { Ok(value) } else { Err(self.all) }
     }
 }
 

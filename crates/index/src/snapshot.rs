@@ -107,7 +107,7 @@ impl State {
                 places.nodes.set(id, node, &mut world.nodes);
             }
             for key in &dirty.pods {
-                let pod = self.pods.get(key).map(|pod| self.as_seen(key, pod));
+                let pod = self.pods.get(key).filter(|pod| pod.can_be_planned()).map(|pod| self.as_seen(key, pod));
                 places.pods.set(key, pod, &mut world.pods);
             }
             self.refresh_rest(&dirty, world);

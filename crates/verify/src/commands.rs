@@ -112,6 +112,7 @@ fn node(snapshot: &Snapshot<'_>, policy: &Policy, method: Method, index: usize, 
     must(pool.is_static == (method == Method::StaticDrift), "is not of the kind of pool that the method is for");
     let pods: Vec<&Pod> = world.pods.iter().filter(|pod| pod.node.as_ref() == Some(&node.name)).collect();
     let waived = matches!(method, Method::StaticDrift | Method::Drift) && facts.bounded_drain;
+    must(waived || facts.unreadable.is_none(), "has, or is, something that cannot be read");
     for pod in pods.iter().filter(|_| !waived) {
         let active = !waiting::is_terminal(pod) && !pod.terminating;
         must(!(active && waiting::protected(world, pod)), &format!("has {}, which is not to be disrupted", pod.name));

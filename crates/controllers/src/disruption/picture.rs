@@ -10,7 +10,7 @@ use karpenter_core::node::Stage;
 use karpenter_core::{InstanceType, MicroUsd, Pool, World};
 use karpenter_disruption::candidate::Cluster;
 use karpenter_disruption::{NodeFacts, PoolFacts, Snapshot};
-use karpenter_index::{Machine, MachineId, facts};
+use karpenter_index::{Key, Kind, Machine, MachineId, facts};
 use rustc_hash::FxHashMap;
 
 use super::queue::Commands;
@@ -115,7 +115,12 @@ fn node_facts(
     let stage = machine.reduced.as_ref().map_or(Stage::Launched, |reduced| reduced.stage);
     let name = claim.and_then(crate::ownership::pool_of);
     let facts = facts::node(node, claim, stage, name.and_then(|name| pools.get(name)));
+    let unreadable = unreadable_object(machine, context);
+    let pinned = node.and_then(|node| context.index.pinned_by(node.metadata.name.as_deref().unwrap_or_default()));
     NodeFacts {
+        // How long a drain may last is not known.
+        bounded_drain: facts.bounded_drain && unreadable.is_none(),
+        unreadable: unreadable.or_else(|| pinned.map(|pod| format!("Pod {pod}").into())),
         in_queue: commands.has(&machine.id),
         nominated: context.index.is_nominated(&machine.id, now),
         holds_buffer: machine.reduced.as_ref().is_some_and(|node| context.buffers.holds(node)),
@@ -123,6 +128,19 @@ fn node_facts(
         drifted: facts.drifted.filter(|_| !name.is_some_and(|pool| commands.is_waiting(pool, now))),
         ..facts
     }
+}
+
+/// The Node, the NodeClaim or the NodePool, if it cannot be read: by now it may say something else.
+fn unreadable_object(machine: &Machine, context: &Context) -> Option<Arc<str>> {
+    let node = machine.node.as_ref().map(|node| (Kind::Node, node.metadata.name.as_deref()));
+    let claim = machine.claim.as_ref().map(|claim| (Kind::NodeClaim, claim.metadata.name.as_deref()));
+    let pool = machine.claim.as_ref().map(|claim| (Kind::NodePool, crate::ownership::pool_of(claim)));
+    let mut objects = [node, claim, pool].into_iter().flatten();
+    objects.find_map(|(kind, name)| {
+        let name = name?;
+        context.index.unreadable(kind, &Key::cluster(name))?;
+        Some(format!("{} {name}", kind.name()).into())
+    })
 }
 
 type Pools = (BTreeMap<Arc<str>, Arc<NodePool>>, BTreeMap<Arc<str>, PoolFacts>);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::io::AsyncBufReadExt;
 use futures_util::stream::{BoxStream, StreamExt};
-use karpenter_index::{Key, Kind, Object};
+use karpenter_index::{Key, Kind, Object, Unreadable};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -37,7 +37,7 @@ pub(crate) enum News {
     Listed {
         last: Vec<Object>,
         present: BTreeSet<Key>,
-        unreadable: Vec<Key>,
+        unreadable: Vec<Unreadable>,
         version: u64,
     },
     Changed(Line),
@@ -58,6 +58,12 @@ impl Line {
     pub(crate) fn decode(&self, kind: Kind) -> serde_json::Result<Object> {
         let line: RawLine<'_> = serde_json::from_str(&self.json)?;
         Object::decode(kind, line.object.get())
+    }
+
+    /// What is left of the object when it cannot be decoded.
+    pub(crate) fn unreadable(&self, kind: Kind, error: &serde_json::Error) -> Unreadable {
+        let object = serde_json::from_str(&self.json).map_or("", |line: RawLine<'_>| line.object.get());
+        Unreadable::of(kind, object, error.to_string())
     }
 }
 
@@ -123,7 +129,7 @@ struct Listing {
     /// Where the next page begins, as a part of the query; empty for the first one.
     from: String,
     present: BTreeSet<Key>,
-    unreadable: Vec<Key>,
+    unreadable: Vec<Unreadable>,
 }
 
 impl State {
@@ -198,11 +204,9 @@ impl State {
                     objects.push(object);
                 }
                 Err(error) => {
-                    let head: Head = serde_json::from_str(item.get()).unwrap_or_default();
-                    let key = Key::new(&head.metadata.namespace, &head.metadata.name);
-                    tracing::warn!(kind = self.kind.name(), %key, %error, "an object cannot be read");
-                    listing.present.insert(key.clone());
-                    listing.unreadable.push(key);
+                    let one = Unreadable::of(self.kind, item.get(), error.to_string());
+                    listing.present.insert(one.key.clone());
+                    listing.unreadable.push(one);
                 }
             }
         }

@@ -84,8 +84,10 @@ fn machines_that_no_claim_holds_are_leaks_after_half_a_minute() {
         machine("old", 69, false),
         machine("old-and-going", 0, true),
     ];
-    let held = BTreeSet::from(["held".to_owned(), "held-by-a-deleting-claim".to_owned()]);
-    let found: Vec<_> = leaks(&machines, &held, at(100)).iter().map(|machine| machine.provider_id.as_str()).collect();
+    let ids = BTreeSet::from(["held".to_owned(), "held-by-a-deleting-claim".to_owned()]);
+    let holders = Holders { ids, ..Holders::default() };
+    let found: Vec<_> =
+        leaks(&machines, &holders, at(100)).iter().map(|machine| machine.provider_id.as_str()).collect();
     assert_eq!(found, ["old"]);
 }
 
@@ -94,5 +96,29 @@ fn leaks_are_looked_for_eagerly_after_the_start() {
     // covers: LC-GC-07, AWS-GC-03
     for (sweeps, want) in [(1, 10), (20, 10), (21, 120), (1_000, 120)] {
         assert_eq!(leak_sweep_pause(sweeps), Duration::from_secs(want), "{sweeps}");
+    }
+}
+
+#[test]
+fn a_claim_that_cannot_be_read_holds_a_machine() {
+    let of_claim = |name: Option<&str>| Machine { node_claim: name.map(str::to_owned), ..machine("i-1", 0, false) };
+    let claim = |name: &str, id: Option<&str>| {
+        let object = json!({"metadata": {"name": name}, "status": {"providerID": id}});
+        Arc::new(Unreadable::of(Kind::NodeClaim, &object.to_string(), "it makes no sense"))
+    };
+    for (unreadable, machine, held) in [
+        (claim("a", Some("i-1")), of_claim(None), true),
+        (claim("a", Some("i-1")), of_claim(Some("b")), true),
+        (claim("a", Some("i-2")), of_claim(Some("a")), true),
+        (claim("a", None), of_claim(Some("a")), true),
+        (claim("a", Some("i-2")), of_claim(None), false),
+        (claim("a", Some("i-2")), of_claim(Some("b")), false),
+        (claim("a", None), of_claim(Some("b")), false),
+        // Neither says anything of the other.
+        (claim("a", None), of_claim(None), true),
+    ] {
+        let machines = [machine];
+        let holders = Holders { unreadable: vec![unreadable.clone()], ..Holders::default() };
+        assert_eq!(leaks(&machines, &holders, at(100)).is_empty(), held, "{unreadable:?} {:?}", machines[0].node_claim);
     }
 }

@@ -19,6 +19,8 @@ use crate::ownership::claim_provider_id;
 use crate::patch::Lock;
 use crate::reconciler::Action;
 use crate::recorder::{Event, ObjectRef};
+use crate::termination::node::deadline;
+use crate::unreadable::LOOK_AGAIN;
 
 /// How often the provider is asked whether a machine is gone.
 const TERMINATING: Duration = Duration::from_secs(5);
@@ -39,8 +41,10 @@ pub(super) async fn finalize(claim: &NodeClaim, context: &Context, launched: &La
     loop {
         let remembered = launched.get(&claim);
         let nodes: Vec<Node> = nodes_of(&claim, context).iter().map(|node| (**node).clone()).collect();
-        match next(&claim, &nodes, remembered.as_ref().map(|machine| machine.provider_id.as_str())) {
+        let step = next(&claim, &nodes, remembered.as_ref().map(|machine| machine.provider_id.as_str()));
+        match past_unreadable_node(step, &claim, context)? {
             Step::Nothing | Step::AwaitNodes => return Ok(Action::Done),
+            Step::AwaitReading => return Ok(Action::After(LOOK_AGAIN)),
             Step::Adopt => {
                 let mut adopted = claim.clone();
                 if let Some(machine) = remembered {
@@ -77,6 +81,20 @@ pub(super) async fn finalize(claim: &NodeClaim, context: &Context, launched: &La
             Step::Release => return release(&claim, context, launched).await,
         }
     }
+}
+
+/// A Node that cannot be read cannot be drained either: its pods keep the instance until the deadline, if there is one.
+fn past_unreadable_node(step: Step, claim: &NodeClaim, context: &Context) -> Result<Step> {
+    let provider_id = match (&step, claim_provider_id(claim)) {
+        (Step::DeleteNodes(_) | Step::AwaitNodes | Step::Terminate { .. }, Some(id)) => id,
+        _ => return Ok(step),
+    };
+    if context.index.unreadable_node_of(provider_id).is_none() {
+        return Ok(step);
+    }
+    let deadline = deadline(claim).map_err(|error| Error::other(error.to_string()))?;
+    let is_over = deadline.is_some_and(|deadline| deadline <= context.clock.now());
+    Ok(if is_over { Step::Terminate { provider_id: provider_id.to_owned() } } else { Step::AwaitReading })
 }
 
 async fn annotate(claim: &NodeClaim, deadline: &str, context: &Context) -> Result<Option<NodeClaim>> {

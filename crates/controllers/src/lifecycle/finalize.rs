@@ -22,6 +22,8 @@ pub enum Step {
     DeleteNodes(Vec<String>),
     /// The Nodes are draining; they wake us when they are gone.
     AwaitNodes,
+    /// A Node is there that cannot be read; nobody drains it.
+    AwaitReading,
     /// Ask the provider, until it knows of no such machine.
     Terminate {
         provider_id: String,

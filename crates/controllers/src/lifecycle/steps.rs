@@ -22,6 +22,7 @@ use crate::ownership::{Matches, claim_provider_id};
 use crate::patch::Lock;
 use crate::reconciler::Action;
 use crate::recorder::{Event, ObjectRef};
+use crate::unreadable::LOOK_AGAIN;
 
 /// When to ask a provider again that is not ready for a Node to be registered, or look for devices nobody watches.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -230,6 +231,11 @@ impl<'a> Pass<'a> {
                 self.action = self.action.sooner(Action::After(left));
                 Ok(true)
             }
+            // It may have registered: its Node is there, and cannot be read.
+            liveness::Verdict::TimedOut { .. } if self.has_unreadable_node() => {
+                self.action = self.action.sooner(Action::After(LOOK_AGAIN));
+                Ok(true)
+            }
             liveness::Verdict::TimedOut { timeout, reason } => {
                 health::failed(&self.claim, self.context, self.registrations).await?;
                 tracing::debug!(claim = self.name(), ?timeout, reason, "terminating due to timeout");
@@ -237,6 +243,10 @@ impl<'a> Pass<'a> {
                 Ok(false)
             }
         }
+    }
+
+    fn has_unreadable_node(&self) -> bool {
+        claim_provider_id(&self.claim).is_some_and(|id| self.context.index.unreadable_node_of(id).is_some())
     }
 
     /// Gives the claim up; its pods are planned afresh.

@@ -1,5 +1,6 @@
 //! The series of what was decided: scheduling, voluntary disruption, and the state both decide on.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -46,6 +47,7 @@ pub struct Choices {
     synced: Gauge,
     unsynced: Dollars,
     nodes: Gauge,
+    unreadable: Family<OfKind, Gauge>,
     cost: Family<Pool, Dollars>,
     cost_errors: Family<Pool, Counter>,
     unsynced_since: Mutex<Option<Timestamp>>,
@@ -93,6 +95,11 @@ struct Reason {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Kind {
     consolidation_type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -178,6 +185,7 @@ impl Choices {
             synced: Gauge::default(),
             unsynced: Gauge::default(),
             nodes: Gauge::default(),
+            unreadable: Family::default(),
             cost: Family::default(),
             cost_errors: Family::default(),
             unsynced_since: Mutex::default(),
@@ -240,8 +248,26 @@ impl Choices {
         registry.register("cluster_state_synced", "Whether decisions may be made", self.synced.clone());
         registry.register("cluster_state_unsynced_time_seconds", "Since when not", self.unsynced.clone());
         registry.register("cluster_state_node_count", "Nodes that are known", self.nodes.clone());
+        let unreadable = "Objects that cannot be read, or not in whole";
+        registry.register("cluster_state_unreadable_objects", unreadable, self.unreadable.clone());
         registry.register("nodepools_cost_total", "Estimated price per hour", self.cost.clone());
         registry.register("nodepools_cost_tracker_errors", "Prices that were not found", self.cost_errors.clone());
+    }
+
+    /// How many objects of each kind cannot be read. A kind that has had one keeps its series, at zero.
+    pub fn unreadable(&self, counts: &BTreeMap<karpenter_index::Kind, usize>) {
+        for kind in karpenter_index::Kind::ALL {
+            let (labels, count) = (OfKind { kind: kind.name() }, counts.get(&kind).copied().unwrap_or(0));
+            match self.unreadable.get(&labels) {
+                Some(series) => {
+                    series.set(whole(count));
+                }
+                None if count > 0 => {
+                    self.unreadable.get_or_create(&labels).set(whole(count));
+                }
+                None => {}
+            }
+        }
     }
 
     pub fn claim_created(&self, reason: &'static str, pool: &str, min_values_relaxed: bool) {

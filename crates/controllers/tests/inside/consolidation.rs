@@ -8,7 +8,7 @@ use karpenter_controllers::roster::all;
 use serde_json::{Value, json};
 
 use super::disruption::{condition, tainted};
-use super::lab::{CLAIMS, Lab, NODES, POOLS, deployment, running};
+use super::lab::{CLAIMS, DEPLOYMENTS, Lab, NODES, PODS, POOLS, deployment, running};
 
 const PDBS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
@@ -40,7 +40,7 @@ async fn note(lab: &Lab, app: &str, seen: &mut BTreeSet<String>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_fleet_that_loses_most_of_its_pods_shrinks_within_its_budget() {
-    // covers: DIS-LOOP-01, DIS-LOOP-08, DIS-VALID-06, SEED0-32, SEED3-12, API-EV-10
+    // covers: DIS-LOOP-08, DIS-VALID-06, SEED0-32, SEED3-12, API-EV-10
     let mut lab = Lab::new(1).await;
     cluster(&mut lab, underutilized("30s", "10%")).await;
     lab.deployment("web", 80, "1").await;
@@ -78,7 +78,7 @@ async fn a_fleet_that_loses_most_of_its_pods_shrinks_within_its_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_replaced_by_a_cheaper_one_and_then_nothing_moves_for_a_day() {
-    // covers: DIS-VALID-02, DIS-QUEUE-01, DIS-CONSOL-05, DIS-CONSOL-10, API-EV-09, API-EV-10
+    // covers: DIS-VALID-02, DIS-QUEUE-01, DIS-CONSOL-05, DIS-CONSOL-10, API-EV-10
     let mut lab = Lab::new(1).await;
     cluster(&mut lab, underutilized("30s", "100%")).await;
     lab.deployment("web", 7, "1").await;
@@ -111,6 +111,71 @@ async fn a_node_is_replaced_by_a_cheaper_one_and_then_nothing_moves_for_a_day() 
     let (_, records) = lab.context.recorder.judgements().unwrap();
     assert_eq!(records.len(), 1);
     assert!(records[0].command.is_none() && records[0].kept_by[0].starts_with("Can't replace"), "{records:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_a_pod_that_cannot_be_read_is_neither_empty_nor_moved() {
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("30s", "100%")).await;
+    lab.deployment("web", 6, "1").await;
+    let mut odd = deployment("odd", 1, "1");
+    odd["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(33);
+    lab.create(DEPLOYMENTS, odd).await;
+    lab.settle(120).await;
+    assert_eq!(cents(&lab).await, 19, "one large machine for seven");
+    // From now on the controllers cannot read it: first while others are there, then alone.
+    lab.crash();
+    lab.scythe.garble(r#""terminationGracePeriodSeconds":33"#, r#""terminationGracePeriodSeconds":"x33""#);
+    lab.run(all(&Settings::default()));
+    lab.settle(60).await;
+    lab.scale("web", 0).await;
+    lab.settle(900).await;
+    assert_eq!((cents(&lab).await, lab.shop.bought()), (19, 1), "nobody knows where else it could run");
+    let name = lab.pods("odd").await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    for kind in ["Node", "NodeClaim"] {
+        let wanted = format!("DisruptionBlocked Object cannot be read (Pod default/{name})");
+        let events = lab.events(kind).await;
+        assert!(events.contains(&wanted), "{kind}: {events:?}");
+    }
+    assert!(lab.events("Pod").await.iter().any(|text| text.starts_with("Unreadable ")));
+    lab.scythe.clear();
+    lab.patch(&format!("{}/{name}", PODS), json!({"metadata": {"labels": {"touched": "yes"}}})).await;
+    lab.settle(300).await;
+    assert_eq!(cents(&lab).await, 5, "it is moved like any other");
+    assert_eq!(running(&lab.pods("odd").await), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_whose_objects_cannot_be_read_stay() {
+    let text = [
+        // The claim, the pool, and the budget of the pods of a namespace.
+        (r#""lastPodEventTime":""#, r#""lastPodEventTime":{},"lost":""#),
+        (r#""weight":17"#, r#""weight":"x""#),
+        (r#""maxUnavailable":"99%""#, r#""maxUnavailable":{}"#),
+    ];
+    for (from, to) in text {
+        let mut lab = Lab::new(1).await;
+        lab.node_class().await;
+        lab.pool("main", json!({"weight": 17, "disruption": underutilized("30s", "100%")})).await;
+        lab.run(all(&Settings::default()));
+        let pdb = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "others"},
+            "spec": {"maxUnavailable": "99%", "selector": {"matchLabels": {"app": "others"}}}});
+        lab.create(PDBS, pdb).await;
+        lab.deployment("web", 7, "1").await;
+        lab.settle(120).await;
+        assert_eq!(cents(&lab).await, 19);
+        lab.crash();
+        lab.scythe.garble(from, to);
+        lab.run(all(&Settings::default()));
+        lab.settle(30).await;
+        lab.scale("web", 1).await;
+        lab.settle(900).await;
+        assert_eq!((cents(&lab).await, lab.shop.bought()), (19, 1), "{from}");
+        lab.scythe.clear();
+        lab.run(all(&Settings::default()));
+        lab.settle(300).await;
+        assert_eq!(cents(&lab).await, 5, "{from}: readable again");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ use karpenter_provider::{
 
 use crate::scythe::Scythe;
 
-/// How long a machine takes from the order to stop until the cloud has forgotten it.
+/// Stopping takes a moment.
 const STOPPING: Duration = Duration::from_secs(12);
 
 pub(crate) struct Cloud {
@@ -63,6 +63,10 @@ pub(crate) struct Plan {
     pub(crate) waits: bool,
     /// A label that is known only when the node is.
     pub(crate) late_label: bool,
+    /// How long a machine takes from the order to stop until the cloud has forgotten it.
+    pub(crate) stopping: Duration,
+    /// So many orders to stop fail.
+    pub(crate) stops_fail: u32,
 }
 
 impl Default for Plan {
@@ -77,6 +81,8 @@ impl Default for Plan {
             list_is_empty: false,
             waits: false,
             late_label: false,
+            stopping: STOPPING,
+            stops_fail: 0,
         }
     }
 }
@@ -154,6 +160,14 @@ impl Cloud {
         self.settle();
         {
             let mut state = self.state.lock().unwrap();
+            if let Some(left) = state.plan.stops_fail.checked_sub(1) {
+                state.plan.stops_fail = left;
+                return Err(DeleteError::Other(ProviderError::new(
+                    "TerminateInstances",
+                    "the cloud is having a bad day",
+                )));
+            }
+            let stopping = state.plan.stopping;
             let Some(instance) = state.instances.get_mut(provider_id) else {
                 return Err(DeleteError::NotFound { provider_id: provider_id.to_owned() });
             };
@@ -161,7 +175,7 @@ impl Cloud {
                 return Ok(());
             }
             instance.machine.deleting = true;
-            instance.gone_at = Some(self.clock.now() + jiff::SignedDuration::try_from(STOPPING).unwrap());
+            instance.gone_at = Some(self.clock.now() + jiff::SignedDuration::try_from(stopping).unwrap());
         }
         self.handle.remove_machine(&node_name(provider_id)).await.unwrap();
         Ok(())
@@ -252,7 +266,8 @@ impl CloudProvider for Cloud {
         let id = claim.status.as_ref().and_then(|status| status.provider_id.clone()).unwrap_or_default();
         let answer = |result: &Result<(), DeleteError>| match result {
             Ok(()) => "stopping".to_owned(),
-            Err(_) => "not found".to_owned(),
+            Err(DeleteError::NotFound { .. }) => "not found".to_owned(),
+            Err(DeleteError::Other(_)) => "failed".to_owned(),
         };
         self.scythe.pass(format!("cloud delete {id}"), String::new(), self.terminate(&id), answer).await
     }

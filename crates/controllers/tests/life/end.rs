@@ -1,8 +1,10 @@
 //! The end of nodes: how pods leave, what may hold them up, and what ends a node in the first place.
 
+use std::time::Duration;
+
 use karpenter_api::conditions::Status::{False, True, Unknown};
 use karpenter_api::labels;
-use karpenter_index::{Key, Kind};
+use karpenter_index::{Key, Kind, Unreadable};
 use serde_json::{Value, json};
 
 use crate::objects::{self, BUDGETS, CLAIMS, DEPLOYMENTS, NODES, PODS, POOLS};
@@ -60,7 +62,7 @@ scenarios![
 ];
 
 async fn a_node_is_drained_before_its_machine_goes(stage: &Stage) {
-    // covers: LC-TERM-01, LC-TERM-11, LC-TERM-12, LC-TERM-13, LC-TERM-18, LC-TERM-20, LC-TERM-25, LC-TERM-26, LC-TERM-27, LC-TERM-28, LC-TERM-38, LC-TERM-39, LC-TERM-40, LC-TERM-42, LC-TERM-43, LC-GEN-16, API-CD-26, API-CD-28, API-EV-14, API-EV-16
+    // covers: LC-TERM-01, LC-TERM-11, LC-TERM-12, LC-TERM-13, LC-TERM-18, LC-TERM-20, LC-TERM-25, LC-TERM-26, LC-TERM-27, LC-TERM-28, LC-TERM-39, LC-TERM-40, LC-TERM-42, LC-TERM-43, LC-GEN-16, API-CD-26, API-CD-28, API-EV-14, API-EV-16
     let node = occupied(stage, objects::claim("old", json!({})), "web", 3, json!({}), json!({})).await;
     stage.create(CLAIMS, objects::claim("new", json!({}))).await;
     let other = stage.ready_node("new").await;
@@ -443,6 +445,38 @@ async fn a_ready_node_proves_the_provider_wrong() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_cloud_is_asked_until_it_has_forgotten_the_machine() {
+    // covers: LC-TERM-38
+    let stage = Stage::new().await;
+    stage.create(CLAIMS, objects::claim("one", json!({}))).await;
+    stage.ready_node("one").await;
+    stage.cloud.plan(|plan| (plan.stops_fail, plan.stopping) = (3, Duration::from_secs(60)));
+    let asked = |answer: &str| {
+        stage.scythe.done().iter().filter(|effect| effect.has(&["cloud delete"]) && effect.answer == answer).count()
+    };
+    delete_claim(&stage, "one").await;
+    stage.until("the cloud fails", 30, || async { asked("failed") > 0 }).await;
+    // Drained, and two or three attempts with growing pauses; nothing is said to be stopping yet.
+    stage.until("it fails again", 30, || async { asked("failed") == 3 || asked("stopping") > 0 }).await;
+    assert_eq!(asked("failed"), 3);
+    if asked("stopping") == 0 {
+        assert!(!stage.is("one", "InstanceTerminating", True, "InstanceTerminating").await, "an error is no answer");
+    }
+    let stopping = || async { stage.is("one", "InstanceTerminating", True, "InstanceTerminating").await };
+    stage.until("the order is accepted", 30, stopping).await;
+    // At first more often; then every five seconds, whatever the pods of other nodes do.
+    stage.pass(20).await;
+    let before = asked("stopping");
+    stage.pass(30).await;
+    let more = asked("stopping") - before;
+    assert!((5..=14).contains(&more), "{more} in half a minute, by the node and by its claim");
+    assert_eq!(asked("not found"), 0);
+    assert!(stage.claim("one").await.is_some(), "it is not let go before the cloud has forgotten its machine");
+    stage.claim_is_gone("one", 60).await;
+    assert!(asked("not found") > 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_be_read_spares_its_claim() {
     // covers: LC-GC-08
     let stage = Stage::alone().await;
@@ -454,9 +488,11 @@ async fn a_node_that_cannot_be_read_spares_its_claim() {
     stage.pass(120).await;
     let (key, index) = (Key::cluster(&node), &stage.context.index);
     let path = format!("/api/v1/nodes/{node}");
-    let version = stage.get(&path).await.unwrap()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    let version: u64 =
+        stage.get(&path).await.unwrap()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(index.remove(Kind::Node, &key, version).is_some());
-    index.unreadable(Kind::Node, &key);
+    let unreadable = json!({"metadata": {"name": node, "resourceVersion": (version + 1).to_string()}});
+    index.apply_unreadable(Unreadable::of(Kind::Node, &unreadable.to_string(), "it makes no sense"));
     stage.cloud.plan(|plan| plan.list_fails = false);
     stage.pass(900).await;
     assert!(stage.claim("one").await.is_some_and(|claim| claim.metadata.deletion_timestamp.is_none()));

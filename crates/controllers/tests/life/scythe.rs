@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
@@ -41,6 +42,8 @@ struct State {
     dead: bool,
     choice: Option<(When, Choice)>,
     done: Vec<Effect>,
+    /// What answers have in place of what.
+    garbled: Vec<(String, String)>,
 }
 
 #[derive(Clone, Default)]
@@ -50,6 +53,25 @@ impl Scythe {
     /// Dies around the first effect chosen.
     pub(crate) fn arm(&self, when: When, choice: impl Fn(&Effect) -> bool + Send + 'static) {
         self.0.lock().unwrap().choice = Some((when, Box::new(choice)));
+    }
+
+    /// From now on the server's answers to the controllers have one text in place of another, so that what has it cannot
+    /// be read any more.
+    pub(crate) fn garble(&self, text: &str, instead: &str) {
+        self.0.lock().unwrap().garbled.push((text.to_owned(), instead.to_owned()));
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap().garbled.clear();
+    }
+
+    fn garbled(&self, bytes: Bytes) -> Bytes {
+        let state = self.0.lock().unwrap();
+        if state.garbled.is_empty() {
+            return bytes;
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        state.garbled.iter().fold(text, |text, (from, to)| text.replace(from, to)).into()
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -105,8 +127,10 @@ pub(crate) struct Watched {
     pub(crate) scythe: Scythe,
 }
 
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
 impl tower::Service<Request<kube::client::Body>> for Watched {
-    type Response = Response<karpenter_apiserver::Body>;
+    type Response = Answer;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -123,17 +147,23 @@ impl tower::Service<Request<kube::client::Body>> for Watched {
             let is_effect = parts.method != http::Method::GET && !name.ends_with("/events");
             let sent = String::from_utf8_lossy(&bytes).into_owned();
             let request = Request::from_parts(parts, http_body_util::Full::new(bytes));
+            let garbler = scythe.clone();
+            let garble = move |response: Response<karpenter_apiserver::Body>| -> Answer {
+                response.map(|body| {
+                    body.map_frame(move |frame| frame.map_data(|bytes| garbler.garbled(bytes))).boxed_unsync()
+                })
+            };
             if !is_effect {
                 return match scythe.is_dead() {
                     true => pending().await,
-                    false => server.call(request).await,
+                    false => server.call(request).await.map(garble),
                 };
             }
             let answer = |answer: &Result<Response<karpenter_apiserver::Body>, Infallible>| match answer {
                 Ok(response) => response.status().as_u16().to_string(),
                 Err(never) => match *never {},
             };
-            scythe.pass(name, sent, server.call(request), answer).await
+            scythe.pass(name, sent, server.call(request), answer).await.map(garble)
         })
     }
 }

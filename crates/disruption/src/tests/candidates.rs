@@ -24,13 +24,14 @@ fn the_first_check_that_fails_is_told() {
     type Change = fn(NodeBuilder) -> NodeBuilder;
     let same: Change = |node| node;
     type Row = (Change, fn(&mut NodeFacts), &'static str);
-    let table: [Row; 8] = [
+    let table: [Row; 9] = [
         (same, |facts| facts.in_queue = true, "Node is already being disrupted"),
         (|node| node.stage(Stage::Launched), |_| {}, "Nodeclaim does not have an associated node"),
         (|node| node.stage(Stage::Registered), |facts| facts.nominated = true, "Node isn't initialized"),
         (|node| node.deleting(), |facts| facts.nominated = true, "Node is deleting or marked for deletion"),
         (same, |facts| facts.nominated = true, "Node is nominated for a pending pod"),
         (same, |facts| facts.do_not_disrupt = true, "Disruption is blocked through"),
+        (same, |facts| facts.unreadable = Some("Pod n/p".into()), "Object cannot be read (Pod n/p)"),
         (|node| node.without_label(NODEPOOL), |_| {}, "Node doesn't have required label"),
         (|node| node.label(NODEPOOL, "other"), |_| {}, "NodePool not found (NodePool=other)"),
     ];

@@ -17,7 +17,7 @@ use crate::key::Key;
 use crate::kind::Kind;
 use crate::machine::{Machine, MachineId};
 use crate::object::{Attachment, NodeClass, TrackedPod};
-use crate::reduce::{self, Refused};
+use crate::reduce;
 
 impl Index {
     pub fn node_claim(&self, name: &str) -> Option<Arc<NodeClaim>> {
@@ -221,17 +221,6 @@ impl Index {
     /// Names of managed claims without a provider id.
     pub fn unlaunched(&self) -> Vec<Arc<str>> {
         self.state().unlaunched.iter().cloned().collect()
-    }
-
-    /// Objects that are there and cannot be read.
-    pub fn unreadable_keys(&self, kind: Kind) -> Vec<Key> {
-        let state = self.state();
-        state.unreadable.iter().filter(|(of, _)| *of == kind).map(|(_, key)| key.clone()).collect()
-    }
-
-    /// What could not be reduced since the last time this was asked.
-    pub fn take_refused(&self) -> Vec<Refused> {
-        std::mem::take(&mut self.state().refused)
     }
 
     /// A number that moves whenever consolidation may find something it did not find before.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{CONSOLIDATABLE, DRIFTED, INITIALIZED, READY, Status};
 use karpenter_api::labels::DO_NOT_DISRUPT;
@@ -18,7 +19,9 @@ use crate::key::Key;
 use crate::kind::Kind;
 use crate::machine::MachineId;
 use crate::object::{Attachment, TrackedPod};
-use crate::reduce;
+use crate::reduce::{self, Refused};
+use crate::store::version;
+use crate::unreadable::Unreadable;
 
 /// Plans last for seconds: with a thousand pods asking, this is often enough to look whether one is over.
 const ENDS_EVERY: SignedDuration = SignedDuration::from_millis(250);
@@ -101,6 +104,10 @@ impl State {
         };
         refile(&mut self.pods_on, key, node(&pair.old), node(&pair.new));
         refile(&mut self.nominated_to, key, nominated(&pair.old), nominated(&pair.new));
+        let pins = |pod: &Option<Arc<TrackedPod>>| {
+            pod.as_ref().filter(|pod| pod.pins_its_node()).and_then(|pod| pod.pod.node.clone())
+        };
+        refile(&mut self.pinned_on, key, pins(&pair.old), pins(&pair.new));
         let waits = |pod: &Arc<TrackedPod>| pod.pod.node.is_none() && !pod.pod.is_terminal() && !pod.pod.terminating;
         if pair.new.as_ref().is_some_and(waits) {
             self.unbound.insert(key.clone());
@@ -114,6 +121,7 @@ impl State {
             || pair.new.is_none()
             || terminal(&pair.old) != terminal(&pair.new)
             || protection(&pair.old) != protection(&pair.new)
+            || pins(&pair.old) != pins(&pair.new)
         {
             self.unsettled += 1;
         }
@@ -173,13 +181,9 @@ impl State {
     fn refresh(&mut self, id: &MachineId) {
         let (node, claim) = self.objects_of(id);
         let csi = node.as_ref().and_then(|node| self.csi_nodes.get(&Key::of(&node.metadata))).cloned();
-        let reduced = match reduce::node(node.as_deref(), claim.as_deref(), csi.as_deref()) {
-            Ok(reduced) => reduced,
-            Err(refused) => {
-                self.refused.push(refused);
-                None
-            }
-        };
+        let read = reduce::read_node(node.as_deref(), claim.as_deref(), csi.as_deref());
+        self.note_machine(node.as_deref(), claim.as_deref(), read.reading.refused());
+        let reduced = read.value;
         if node.is_none() && claim.is_none() {
             self.marked.remove(id);
             self.nominated.remove(id);
@@ -202,6 +206,27 @@ impl State {
             self.touch_pods_of(id);
         }
         self.dirty.machines.insert(id.clone());
+    }
+
+    /// What of a machine's objects could not be read, or that all of it could.
+    fn note_machine(&mut self, node: Option<&Node>, claim: Option<&NodeClaim>, refused: Option<&Refused>) {
+        let (kind, metadata) = match (node, claim) {
+            (Some(node), _) => (Kind::Node, &node.metadata),
+            (None, Some(claim)) => (Kind::NodeClaim, &claim.metadata),
+            (None, None) => return,
+        };
+        let key = Key::of(metadata);
+        if self.unreadable.get(kind, &key).is_some_and(|one| !one.partly) {
+            // Worse is known of it, and of a later version.
+            return;
+        }
+        match refused {
+            None => self.unreadable.mended(kind, &key),
+            Some(refused) => {
+                let (uid, at) = (metadata.uid.as_deref().unwrap_or_default(), version(metadata));
+                self.unreadable.note(Unreadable::refused(kind, &key, uid, at, refused, true));
+            }
+        }
     }
 
     /// Pods speak of Nodes by name, whether they are there or not.

@@ -7,10 +7,15 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use karpenter_api::Quantity;
 use karpenter_core::world::DaemonSet;
 
-use super::{Faults, Interner, Refused, pod, text};
+use super::{Faults, Interner, Read, Refused, pod, text};
 use crate::path::Path;
 
 pub fn daemon_set(object: &apps_v1::DaemonSet, interner: &mut Interner) -> Result<DaemonSet, Refused> {
+    read_daemon_set(object, interner).strict()
+}
+
+/// As [`daemon_set`], however well it could be read: its pods come to new nodes.
+pub fn read_daemon_set(object: &apps_v1::DaemonSet, interner: &mut Interner) -> Read<DaemonSet> {
     let mut faults = Faults::default();
     let template = object.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
     let mut spec = template.spec.unwrap_or_default();
@@ -26,7 +31,7 @@ pub fn daemon_set(object: &apps_v1::DaemonSet, interner: &mut Interner) -> Resul
         required_node_affinity: shape.required_node_affinity.clone(),
         template: interner.shape(shape),
     };
-    faults.finish("DaemonSet", &object.metadata, reduced)
+    faults.read("DaemonSet", &object.metadata, reduced)
 }
 
 /// What admission does for a pod: a limit without a request is also the request.

@@ -11,7 +11,7 @@ use karpenter_core::node::{Node, Stage};
 use karpenter_core::taints::{Taint, is_ephemeral};
 use karpenter_core::{Labels, Resources};
 
-use super::{Faults, Refused, resources, taints};
+use super::{Faults, Read, Reading, Refused, resources, taints};
 use crate::path::Path;
 
 /// A node as the scheduler should see it now. `None` where there is nothing to place pods on yet: a claim that is not
@@ -21,12 +21,18 @@ pub fn node(
     claim: Option<&NodeClaim>,
     csi: Option<&CSINode>,
 ) -> Result<Option<Node>, Refused> {
+    read_node(node, claim, csi).strict()
+}
+
+/// As [`node`], however well it could be read: it is there. What it has of a resource that cannot be read is nothing.
+pub fn read_node(node: Option<&core_v1::Node>, claim: Option<&NodeClaim>, csi: Option<&CSINode>) -> Read<Option<Node>> {
+    let nothing = || Read { value: None, reading: Reading::Whole };
     let node = node.filter(|node| claim.is_some() || is_tracked(node));
     let Some(metadata) = node.map(|node| &node.metadata).or(claim.map(|claim| &claim.metadata)) else {
-        return Ok(None);
+        return nothing();
     };
     if node.is_none() && claim.is_none_or(|claim| claim_provider_id(claim).is_none()) {
-        return Ok(None);
+        return nothing();
     }
     let mut faults = Faults::default();
     let stage = stage(node, claim);
@@ -50,7 +56,7 @@ pub fn node(
         volume_limits: csi.map(volume_limits).unwrap_or_default(),
     };
     let kind = if node.is_some() { "Node" } else { "NodeClaim" };
-    faults.finish(kind, metadata, Some(reduced))
+    faults.read(kind, metadata, Some(reduced))
 }
 
 /// The cloud's name of the machine.

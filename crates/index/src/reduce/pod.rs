@@ -10,13 +10,17 @@ use karpenter_api::labels::DO_NOT_DISRUPT;
 use karpenter_core::pod::{Owner, Phase, Pod, PodShape};
 use karpenter_core::ports::HostPort;
 
-use super::{Faults, Interner, Refused, affinity, requests, spread, taints, text};
+use super::{Faults, Interner, Read, Refused, affinity, requests, spread, taints, text};
 use crate::object::TrackedPod;
 use crate::path::Path;
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 pub fn pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Pod, Refused> {
+    read(object, interner).strict()
+}
+
+fn read(object: &core_v1::Pod, interner: &mut Interner) -> Read<Pod> {
     let mut faults = Faults::default();
     let no_spec = core_v1::PodSpec::default();
     let spec = object.spec.as_ref().unwrap_or(&no_spec);
@@ -48,21 +52,29 @@ pub fn pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<Pod, Refuse
         ready_after: started.and_then(|started| Duration::try_from(ready?.0.duration_since(started)).ok()),
         name,
     };
-    faults.finish("Pod", metadata, reduced)
+    faults.read("Pod", metadata, reduced)
 }
 
 /// A pod with what its end depends on.
 pub fn tracked_pod(object: &core_v1::Pod, interner: &mut Interner) -> Result<TrackedPod, Refused> {
+    let tracked = read_pod(object, interner);
+    Read { reading: tracked.reading.clone(), value: tracked }.strict()
+}
+
+/// As [`tracked_pod`], however well it could be read: the pod is there.
+pub fn read_pod(object: &core_v1::Pod, interner: &mut Interner) -> TrackedPod {
     let spec = object.spec.as_ref();
     let class = spec.and_then(|spec| spec.priority_class_name.as_deref());
-    Ok(TrackedPod {
-        pod: pod(object, interner)?,
+    let Read { value: pod, reading } = read(object, interner);
+    TrackedPod {
+        pod,
+        reading,
         deletion: object.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         grace_seconds: spec.and_then(|spec| spec.termination_grace_period_seconds),
         deletion_cost: annotation(&object.metadata, DELETION_COST),
         priority_class: non_empty(class, interner),
         limits: interner.resources(spec.map(super::requests::limits).unwrap_or_default()),
-    })
+    }
 }
 
 /// Of app containers and sidecars, all together.
@@ -103,7 +115,7 @@ pub(super) fn shape(
     }
     let constraints = spec_path.field("topologySpreadConstraints");
     for (position, wire) in spec.topology_spread_constraints.iter().flatten().enumerate() {
-        shape.spread.extend(spread::spread(wire, &constraints.index(position), faults));
+        shape.spread.push(spread::spread(wire, &constraints.index(position), faults));
     }
     shape
 }
@@ -163,6 +175,7 @@ fn owners(metadata: &ObjectMeta, interner: &mut Interner) -> Arc<[Owner]> {
     interner.owners(owners)
 }
 
+/// A phase of a later Kubernetes is not known to be an end.
 fn phase(status: Option<&core_v1::PodStatus>, faults: &mut Faults) -> Phase {
     match status.and_then(|status| status.phase.as_deref()) {
         None | Some("" | "Pending") => Phase::Pending,
@@ -172,7 +185,7 @@ fn phase(status: Option<&core_v1::PodStatus>, faults: &mut Faults) -> Phase {
         Some("Unknown") => Phase::Unknown,
         Some(other) => {
             let message = format!("{other:?} is not one of Pending, Running, Succeeded, Failed, Unknown");
-            faults.add(&Path::Root.field("status").field("phase"), message);
+            faults.careful(&Path::Root.field("status").field("phase"), message);
             Phase::Unknown
         }
     }

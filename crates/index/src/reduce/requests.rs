@@ -15,7 +15,7 @@ use crate::path::Path;
 pub fn effective_requests(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, Vec<Fault>> {
     let mut faults = Faults::default();
     let requests = collect(spec, status, &Path::Root, &mut faults);
-    if faults.0.is_empty() { Ok(requests) } else { Err(faults.0) }
+    faults.into_result(requests)
 }
 
 pub(super) fn collect(spec: &PodSpec, status: Option<&PodStatus>, at: &Path<'_>, faults: &mut Faults) -> Resources {

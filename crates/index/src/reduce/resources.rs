@@ -12,7 +12,7 @@ use crate::path::Path;
 pub fn resource_list(list: &BTreeMap<String, WireQuantity>) -> Result<Resources, Vec<Fault>> {
     let mut faults = Faults::default();
     let resources = read(Some(list), &Path::Root, &mut faults);
-    if faults.0.is_empty() { Ok(resources) } else { Err(faults.0) }
+    faults.into_result(resources)
 }
 
 pub(super) fn read(list: Option<&BTreeMap<String, WireQuantity>>, at: &Path<'_>, faults: &mut Faults) -> Resources {

@@ -6,19 +6,23 @@ use karpenter_core::taints::{Effect, Taint, Toleration, TolerationOperator};
 use super::Faults;
 use crate::path::Path;
 
+/// An effect of a later Kubernetes keeps pods away, as far as anybody knows.
 pub(super) fn taints(wire: Option<&Vec<core_v1::Taint>>, at: &Path<'_>, faults: &mut Faults) -> Vec<Taint> {
     let mut taints = Vec::new();
     for (position, taint) in wire.into_iter().flatten().enumerate() {
-        match Effect::parse(&taint.effect) {
-            Some(effect) => {
-                taints.push(Taint { key: taint.key.clone(), value: taint.value.clone().unwrap_or_default(), effect })
+        let effect = match Effect::parse(&taint.effect) {
+            Some(effect) => effect,
+            None => {
+                unknown_effect(&taint.effect, &at.index(position), faults);
+                Effect::NoSchedule
             }
-            None => unknown_effect(&taint.effect, &at.index(position), faults),
-        }
+        };
+        taints.push(Taint { key: taint.key.clone(), value: taint.value.clone().unwrap_or_default(), effect });
     }
     taints
 }
 
+/// What a toleration of a later Kubernetes tolerates is not known: nothing, then.
 pub(super) fn tolerations(
     wire: Option<&Vec<core_v1::Toleration>>,
     at: &Path<'_>,
@@ -33,7 +37,7 @@ pub(super) fn tolerations(
             Some("Lt") => TolerationOperator::Lt,
             Some("Gt") => TolerationOperator::Gt,
             Some(other) => {
-                faults.add(&at.field("operator"), format!("{other:?} is not one of Equal, Exists, Lt, Gt"));
+                faults.careful(&at.field("operator"), format!("{other:?} is not one of Equal, Exists, Lt, Gt"));
                 continue;
             }
         };
@@ -58,5 +62,5 @@ pub(super) fn tolerations(
 }
 
 fn unknown_effect(text: &str, at: &Path<'_>, faults: &mut Faults) {
-    faults.add(&at.field("effect"), format!("{text:?} is not one of NoSchedule, PreferNoSchedule, NoExecute"));
+    faults.careful(&at.field("effect"), format!("{text:?} is not one of NoSchedule, PreferNoSchedule, NoExecute"));
 }

@@ -234,8 +234,69 @@ fn every_fault_is_named_by_field() {
             "spec.tolerations[1].effect",
             "spec.containers[0].ports[0].hostPort",
             "spec.topologySpreadConstraints[0].whenUnsatisfiable",
+            "spec.topologySpreadConstraints[0].maxSkew",
         ]
     );
+}
+
+/// A pod as a watch tells of it, which is there whatever it says.
+fn tracked(spec: Value, phase: &str) -> crate::object::TrackedPod {
+    let mut object = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": spec, "status": {"phase": phase}});
+    if object["spec"]["containers"].is_null() {
+        object["spec"]["containers"] = json!([{"name": "c"}]);
+    }
+    read_pod(&from_value(object).unwrap(), &mut Interner::default())
+}
+
+#[test]
+fn values_of_a_later_kubernetes_are_taken_for_the_strictest_they_may_mean() {
+    let phase = tracked(json!({}), "Hibernating");
+    assert!(!phase.pod.is_terminal() && phase.pod.is_active(), "not known to be an end");
+    let tolerant = tracked(
+        json!({"tolerations": [{"key": "k", "operator": "Matches"}, {"key": "k", "operator": "Exists", "effect": "Never"},
+            {"key": "l", "operator": "Exists"}]}),
+        "Running",
+    );
+    let keys: Vec<&str> = tolerant.pod.shape.tolerations.iter().map(|toleration| toleration.key.as_str()).collect();
+    assert_eq!(keys, ["l"], "what is not known tolerates nothing");
+    let spread = json!([{"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "Prefer"}]);
+    let spread = tracked(json!({"topologySpreadConstraints": spread}), "Running");
+    let constraint = &spread.pod.shape.spread[0];
+    assert_eq!((constraint.when, constraint.max_skew), (WhenUnsatisfiable::DoNotSchedule, 1));
+    for pod in [phase, tolerant, spread] {
+        assert!(matches!(pod.reading, Reading::Careful(_)), "{:?}", pod.reading);
+        assert_eq!(pod.unknown_needs(), None, "it may be placed by what is known");
+    }
+    let taint = json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k", "effect": "NoAdmit"}]}});
+    let read = read_node(Some(&from_value(taint).unwrap()), None, None);
+    let node = read.value.expect("the node is there");
+    assert_eq!(node.taints[0].effect, karpenter_core::taints::Effect::NoSchedule, "it keeps pods away");
+    assert!(matches!(read.reading, Reading::Careful(_)));
+}
+
+#[test]
+fn a_pod_whose_needs_are_not_known_says_so() {
+    let affinity = |operator: &str| {
+        let term = json!({"matchExpressions": [{"key": "zone", "operator": operator, "values": ["a"]}]});
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}})
+    };
+    let apart = |operator: &str| {
+        let selector = json!({"matchExpressions": [{"key": "app", "operator": operator, "values": ["a"]}]});
+        let term = json!({"topologyKey": "zone", "labelSelector": selector});
+        json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+    };
+    let sized = |cpu: &str| json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]});
+    for (spec, known) in [
+        (affinity("In"), true),
+        (affinity("Near"), false),
+        (apart("In"), true),
+        (apart("Near"), false),
+        (sized("1"), true),
+        (sized("much"), false),
+    ] {
+        let pod = tracked(spec.clone(), "Running");
+        assert_eq!(pod.unknown_needs().is_none(), known, "{spec}");
+    }
 }
 
 #[test]

@@ -46,9 +46,12 @@ fn what_is_proposed_is_within_the_rules() {
 #[test]
 fn what_breaks_a_rule_is_found() {
     type Break = fn(&mut Snapshot<'_>, &mut Vec<Command>);
-    let table: [(&str, Break); 8] = [
+    let table: [(&str, Break); 9] = [
         ("nominated", |snapshot, _| snapshot.nodes.iter_mut().for_each(|node| node.nominated = true)),
         ("annotated", |snapshot, _| snapshot.nodes.iter_mut().for_each(|node| node.do_not_disrupt = true)),
+        ("cannot be read", |snapshot, _| {
+            snapshot.nodes.iter_mut().for_each(|node| node.unreadable = Some("Pod n/p".into()));
+        }),
         ("not consolidatable", |snapshot, _| snapshot.nodes.iter_mut().for_each(|node| node.consolidatable = false)),
         ("paused", |snapshot, _| snapshot.pools.values_mut().for_each(|pool| pool.paused = true)),
         ("loses", |snapshot, _| snapshot.pools.values_mut().for_each(|pool| pool.budgets[0].nodes = "0".into())),
