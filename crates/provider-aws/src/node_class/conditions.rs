@@ -29,8 +29,16 @@ pub fn is_ours(kind: &str, reserved_capacity: bool) -> bool {
 /// cannot be reconciled must not look like one that nobody has got round to yet.
 pub(super) fn say_failure(conditions: &mut Conditions<'_>, kind: &str, error: &BoxError) {
     if conditions.status(kind) == Status::Unknown || conditions.is_stale(kind) {
-        conditions.set_unknown(kind, "ReconciliationFailed", &karpenter_provider::chain(error.as_ref()));
+        let text = karpenter_provider::chain(error.as_ref());
+        conditions.set_unknown(kind, "ReconciliationFailed", repeatable(&text));
     }
+}
+
+/// EC2 ends a denial with a text that is another one every time: a status that held it would change with every attempt,
+/// and each change would be the cause of the next.
+pub(super) fn repeatable(text: &str) -> &str {
+    let end = text.find("Encoded authorization failure message").unwrap_or(text.len());
+    text[..end].trim_end()
 }
 
 #[cfg(test)]
@@ -121,6 +129,10 @@ mod tests {
         assert_eq!(of(&list, SUBNETS), is("True", ""), "the last word about this spec stands");
         assert_eq!(of(&list, AMIS), is("False", "none"));
         assert_eq!(of(&list, VALIDATION), is("Unknown", "EC2 does not answer"));
+        let denied: BoxError = "not authorized. Encoded authorization failure message: Xy1z".into();
+        let mut conditions = Conditions::of(&metadata, &mut list, dependents(false), at(5));
+        say_failure(&mut conditions, VALIDATION, &denied);
+        assert_eq!(of(&list, VALIDATION), is("Unknown", "not authorized."), "the same at every attempt");
         let metadata = class(2);
         say_failure(&mut Conditions::of(&metadata, &mut list, dependents(false), at(6)), SUBNETS, &error);
         assert_eq!(of(&list, SUBNETS), is("Unknown", "EC2 does not answer"), "that was another spec");

@@ -8,7 +8,7 @@ use karpenter_api::ec2nodeclass::{Ami, CapacityReservation, EC2NodeClassStatus, 
 use karpenter_api::{EC2NodeClass, Time};
 use karpenter_ec2::images::ChosenImage;
 
-use super::conditions::{AMIS, INSTANCE_PROFILE, PLACEMENT_GROUP, RESERVATIONS, SECURITY_GROUPS, SUBNETS};
+use super::conditions::{AMIS, INSTANCE_PROFILE, PLACEMENT_GROUP, RESERVATIONS, SECURITY_GROUPS, SUBNETS, repeatable};
 use super::{Next, Step};
 use crate::images::ImagesError;
 use crate::provider::Parts;
@@ -135,7 +135,7 @@ pub(super) async fn placement_group(parts: &Parts, class: &mut EC2NodeClass, con
             conditions.set_false(PLACEMENT_GROUP, "PlacementGroupNotFound", message);
         }
         Err(error) => {
-            conditions.set_false(PLACEMENT_GROUP, "PlacementGroupResolutionFailed", &error.to_string());
+            conditions.set_false(PLACEMENT_GROUP, "PlacementGroupResolutionFailed", repeatable(&error.to_string()));
             // The condition says it; to fail every round over a policy would say nothing more.
             if error.is_denied() {
                 return Ok(MINUTE);
@@ -153,7 +153,7 @@ pub(super) async fn reservations(parts: &Parts, class: &mut EC2NodeClass, condit
         let message = format!(
             "capacity reservations are selected, and ec2:DescribeCapacityReservations is not allowed: {denied}"
         );
-        conditions.set_false(RESERVATIONS, "Unauthorized", &message);
+        conditions.set_false(RESERVATIONS, "Unauthorized", repeatable(&message));
         return Ok(MINUTE);
     }
     let found = found.map_err(|error| format!("getting capacity reservations, {error}"))?;
