@@ -66,8 +66,11 @@ const LOOK_FOR_EMPTY: Duration = Duration::from_secs(1);
 const UNSYNCED: Duration = Duration::from_secs(1);
 /// A decision to save money must hold for so long before it is carried out.
 const VALIDATION: Duration = Duration::from_secs(15);
-/// For so long a decision waits for its budget.
-const BUDGET: Duration = Duration::from_secs(30);
+/// So many times what budgets allow is decided in one pass. What has held for long enough then goes as soon as what goes before
+/// it is gone; without it, every node would wait for another pass and another validation.
+const AHEAD: u32 = 3;
+/// For so long a decision waits for its budget, or for what the commands before it move.
+const BUDGET: Duration = Duration::from_secs(45);
 /// Between two looks whether the budget has room.
 const LOOK_FOR_BUDGET: Duration = Duration::from_secs(1);
 /// Pools that are neither ready nor not for longer than this are not waited for.
@@ -239,7 +242,13 @@ impl Disruption {
     async fn carry_out(&self, context: &Context) -> Result<bool> {
         let due = self.state().pending.take_due(context.clock.now());
         let mut moved = false;
-        for batch in due {
+        for mut batch in due {
+            let (state, now) = (context.index.unsettled(), context.clock.now());
+            if batch.seen.replace(state) == Some(state) && now < later(batch.due, BUDGET) {
+                batch.again = Some(later(now, LOOK_FOR_BUDGET));
+                self.state().pending.add(batch);
+                continue;
+            }
             let picture = batch.picture.clone();
             let valid = self.validated(context, batch).await;
             moved |= self.start_all(context, &picture, &valid).await?;
@@ -351,7 +360,7 @@ impl Disruption {
         let asked = &context.settings.disruption;
         let threshold = asked.threshold.max(context.regret.price(context.clock.now()));
         let (paused, begun) = (self.commands.is_paused(), self.state().begun);
-        Policy { paused, threshold, begun, as_scheduled: true, ahead: true, ..asked.clone() }
+        Policy { paused, threshold, begun, as_scheduled: true, ahead: Some(AHEAD), ..asked.clone() }
     }
 
     /// The commands that still hold, each as it was decided; of empty nodes those that still are. What budgets have no room
@@ -365,8 +374,9 @@ impl Disruption {
         let (mut valid, mut waiting) = (Vec::new(), Vec::new());
         for mut command in batch.commands {
             let Validated { held, over_budget, failed, refused } = validation.validate(&command);
-            let waits = now < later(batch.due, BUDGET);
-            if waits && (refused == Some(Refusal::Budget) || !over_budget.is_empty()) {
+            // What goes before it changes where pods are, so a command of the same pass may not hold for a moment.
+            let may_hold_again = refused == Some(Refusal::Budget) || refused.is_some() && batch.begun;
+            if now < later(batch.due, BUDGET) && (may_hold_again || !over_budget.is_empty()) {
                 let mut rest = command.clone();
                 if refused.is_none() {
                     rest.keep_only(&over_budget);
@@ -383,7 +393,8 @@ impl Disruption {
                 valid.push(command);
             }
         }
-        self.state().pending.add(Batch { commands: waiting, again: Some(later(now, LOOK_FOR_BUDGET)), ..batch });
+        let (begun, again) = (batch.begun || !valid.is_empty(), Some(later(now, LOOK_FOR_BUDGET)));
+        self.state().pending.add(Batch { commands: waiting, again, begun, ..batch });
         valid
     }
 

@@ -70,7 +70,9 @@ fn decide<'w>(snapshot: &Snapshot<'w>, policy: &Policy, start: Start<'w>) -> (Pr
     let price: MicroUsd = standings.of.iter().flatten().map(|standing| standing.price).sum();
     let risk = policy.as_scheduled.then(|| risk_worth_taking(snapshot, price)).flatten();
     let (totals, refused) = (totals(snapshot, &standings), policy.refused.clone());
-    let mut rules = Rules { snapshot, policy, totals, calm, risk, price, refused };
+    let allowed = |(pool, allowance): (&Arc<str>, &Allowance)| (pool.clone(), allowance.allowed);
+    let most = moment.allowances[Method::Multi.reason()].iter().map(allowed).collect();
+    let mut rules = Rules { snapshot, policy, totals, calm, risk, price, most, refused };
     let movable = standings.movable();
     let mut what_if = what_if.unwrap_or_else(|| WhatIf::new(snapshot.world, &movable));
     let base = what_if.mark();
@@ -132,7 +134,7 @@ fn steadily<'w>(
     let unlimited: BTreeMap<Arc<str>, u32> =
         budget.iter().map(|(pool, left)| (pool.clone(), if *left > 0 { u32::MAX } else { 0 })).collect();
     let mut apart = what_if.clone();
-    let (in_the_end, _) = Search::new(rules, &mut apart, candidates, &unlimited, check.cloned()).run();
+    let (in_the_end, _) = Search::new(rules, &mut apart, candidates, &unlimited, check.cloned()).unlimited().run();
     let (mut apart, mut check) = (what_if.clone(), check.cloned());
     for at in in_the_end.taken.iter().flat_map(|taken| &taken.members) {
         let node = candidates[*at].node;
@@ -192,7 +194,7 @@ struct Pass<'m> {
     commands: Vec<Command>,
     held_back: bool,
     due: usize,
-    ahead: bool,
+    ahead: Option<u32>,
 }
 
 impl<'m> Pass<'m> {
@@ -233,8 +235,11 @@ impl<'m> Pass<'m> {
     /// After the first commands.
     fn left_after(&self, reason: &str, first: usize) -> BTreeMap<Arc<str>, u32> {
         // Drift is carried out at once.
-        let ahead = self.ahead && reason != Method::Drift.reason();
-        let units = |allowance: &Allowance| if ahead { allowance.allowed } else { allowance.left() };
+        let ahead = self.ahead.filter(|_| reason != Method::Drift.reason());
+        let units = |allowance: &Allowance| match ahead {
+            Some(times) => allowance.allowed.saturating_mul(times),
+            None => allowance.left(),
+        };
         let mut left: BTreeMap<Arc<str>, u32> =
             self.moment.allowances[reason].iter().map(|(pool, allowance)| (pool.clone(), units(allowance))).collect();
         let taken = self.commands[..first].iter().flat_map(|command| &command.candidates);

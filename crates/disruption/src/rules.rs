@@ -24,6 +24,8 @@ pub(crate) struct Rules<'s, 'w> {
     pub(crate) risk: Option<MicroUsd>,
     /// What all nodes cost together.
     pub(crate) price: MicroUsd,
+    /// How many nodes of a pool one command of consolidation may have.
+    pub(crate) most: BTreeMap<Arc<str>, u32>,
     /// Commands that are not to be found again.
     pub(crate) refused: BTreeSet<Refused>,
 }

@@ -101,6 +101,8 @@ pub(crate) struct Search<'a, 's, 'w> {
     /// By candidate: its pool, in the order of the budget; and what is left of that, by pool.
     pool_of: Vec<usize>,
     left: Vec<u32>,
+    /// How many of each pool one command may have.
+    most: Vec<u32>,
     gone: Vec<bool>,
     /// To go later, with the replacements of a command that is taken.
     later: Vec<bool>,
@@ -137,6 +139,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let pools: FxHashMap<&str, usize> = budget.keys().enumerate().map(|(at, name)| (&**name, at)).collect();
         let pool_of = candidates.iter().map(|candidate| pools[&*candidate.pool]).collect();
         let left = budget.values().copied().collect();
+        let most = budget.keys().map(|pool| rules.most.get(pool).copied().unwrap_or(u32::MAX)).collect();
         let (taken, verdicts, moved, turn, behind, bold) = Default::default();
         Self {
             rules,
@@ -149,6 +152,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             budget,
             pool_of,
             left,
+            most,
             gone,
             later,
             receives,
@@ -159,6 +163,12 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             behind,
             bold,
         }
+    }
+
+    /// Commands may have any number of nodes.
+    pub(crate) fn unlimited(mut self) -> Self {
+        self.most.fill(u32::MAX);
+        self
     }
 
     /// With what is known before anything is taken, and whose turn it is.
@@ -277,9 +287,14 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         found
     }
 
+    /// By pool: what one more command may have.
+    fn units(&self) -> Vec<u32> {
+        self.left.iter().zip(&self.most).map(|(left, most)| *left.min(most)).collect()
+    }
+
     /// Those of a set that budgets let go now.
     fn now(&self, members: &[usize]) -> Vec<usize> {
-        let mut left = self.left.clone();
+        let mut left = self.units();
         let fits = |at: &usize| {
             let left = &mut left[self.pool_of[*at]];
             let fits = *left > 0 && self.is_untouched(*at);
@@ -405,7 +420,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 
     /// As many free candidates as budgets allow at once, best ratio first.
     fn within_budgets(&self) -> Vec<usize> {
-        let mut left = self.left.clone();
+        let mut left = self.units();
         let fits = |at: &usize| {
             let left = &mut left[self.pool_of[*at]];
             let fits = *left > 0;
@@ -440,7 +455,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
     /// Judges, and keeps what is worth it.
     fn take(&mut self, members: &[usize]) -> bool {
         let nodes = self.nodes_of(members);
-        if let Some(Err(_)) = self.verdicts.get(&nodes) {
+        if matches!(self.verdicts.get(&nodes), Some(Err(_))) || self.now(members).len() < members.len() {
             return false;
         }
         let mark = self.what_if.mark();
@@ -487,16 +502,12 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             let (nodes, pods, rooms) = self.leaving(&members, &trial);
             self.scattered.iter_mut().for_each(|scattered| scattered.leave(&nodes, &pods, &rooms));
         }
-        let mut later = Vec::new();
-        for at in &members {
-            let left = &mut self.left[self.pool_of[*at]];
-            if *left == 0 {
-                self.later[*at] = true;
-                later.push(*at);
-                continue;
-            }
-            self.gone[*at] = true;
-            *left -= 1;
+        let now = self.now(&members);
+        let later: Vec<usize> = members.iter().copied().filter(|at| !now.contains(at)).collect();
+        later.iter().for_each(|at| self.later[*at] = true);
+        for at in now {
+            self.gone[at] = true;
+            self.left[self.pool_of[at]] -= 1;
         }
         for moved in &trial.moves {
             if let Target::Node(node) = moved.to
@@ -806,7 +817,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
     fn over_budget(&self, at: usize) -> Reason {
         let pool = self.candidates[at].pool.clone();
         let allowed = self.budget.get(&pool).copied().unwrap_or(0);
-        let consumed = allowed - self.left[self.pool_of[at]];
+        let consumed = allowed.saturating_sub(self.left[self.pool_of[at]]);
         Reason::Budget { pool, reason: "Underutilized", allowed, consumed }
     }
 }

@@ -163,9 +163,10 @@ pub struct Policy {
     pub patience: usize,
     /// A pass is what kube-scheduler, which knows nothing of it, would find room for as well, and what is worth a risk.
     pub as_scheduled: bool,
-    /// Consolidation may decide about nodes for which budgets will have room once those that are going now are gone. Whoever
-    /// carries its commands out validates them first, and budgets then.
-    pub ahead: bool,
+    /// Nothing: budgets are what is left of them now. Otherwise emptiness and consolidation decide in one pass about so many
+    /// times what budgets allow, whether nodes are going now or not, though no command has more than budgets allow at once.
+    /// Whoever carries the commands out validates each when its turn has come, and budgets then.
+    pub ahead: Option<u32>,
     /// Commands that validation refused while everything they depend on was as it is now: others are looked for.
     pub refused: BTreeSet<Refused>,
     /// Another is begun only where this one came true, so that nothing is bought in advance again and again.
@@ -182,7 +183,7 @@ impl Default for Policy {
             threads: 1,
             patience: 128,
             as_scheduled: false,
-            ahead: false,
+            ahead: None,
             refused: BTreeSet::new(),
             begun: None,
         }

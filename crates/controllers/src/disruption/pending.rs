@@ -19,6 +19,10 @@ pub(super) struct Batch {
     pub(super) due: Timestamp,
     /// When to look whether budgets have room by now.
     pub(super) again: Option<Timestamp>,
+    /// The state of the cluster when that was last looked at.
+    pub(super) seen: Option<u64>,
+    /// Some commands of the pass are carried out already.
+    pub(super) begun: bool,
     pub(super) picture: Arc<Picture>,
     /// Empty nodes first: what they leave behind, the others take as given.
     pub(super) commands: Vec<Command>,
@@ -26,7 +30,7 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn new(due: Timestamp, picture: Arc<Picture>, commands: Vec<Command>) -> Self {
-        Self { due, again: None, picture, commands }
+        Self { due, again: None, seen: None, begun: false, picture, commands }
     }
 
     fn next(&self) -> Timestamp {
@@ -92,8 +96,10 @@ impl Pending {
         for batch in &mut self.batches {
             for command in std::mem::take(&mut batch.commands) {
                 match validation.validate(&command) {
-                    // A nominated pod may have come in time, a budget may have room by then.
+                    // A nominated pod may have come in time, a budget may have room by then; and what was begun changes
+                    // for a moment where pods are.
                     Validated { refused: None | Some(Refusal::Budget), .. } => batch.commands.push(command),
+                    Validated { refused: Some(_), .. } if batch.begun => batch.commands.push(command),
                     Validated { failed, refused: Some(why), .. } => {
                         void.push(Void { picture: batch.picture.clone(), command, failed, why });
                     }
