@@ -307,7 +307,7 @@ controller:
   sidecarContainer: [{name: side, image: y}]
   sidecarVolumeMounts: [{name: v, mountPath: /side}]
 "#;
-    let made = helm.template(&Release { set: &[], values: Some(values), ..Release::default() });
+    let made = helm.template(&Release { image: None, set: &[], values: Some(values), ..Release::default() });
     let (pod, container) = (made.pod(), made.container());
     for (found, expected) in [
         (&container["imagePullPolicy"], json!("Always")),
