@@ -8,7 +8,7 @@ use karpenter_core::{PodShape, Requirement, Requirements, Toleration, World};
 use rustc_hash::FxHashMap;
 
 use crate::bits::Bits;
-use crate::columns::{Amounts, ResourceNames};
+use crate::columns::{Amount, Amounts, ResId, ResourceNames};
 use crate::daemons::alternatives;
 use crate::groups::{GroupId, Groups, Kind, LookId, Looks, Namespaces, pod_group, spread_group};
 use crate::relax::{relax, unrelaxed};
@@ -37,6 +37,21 @@ pub(crate) struct Class {
     pub(crate) kept_out_by: Vec<GroupId>,
     /// Groups in which its own required anti-affinity counts.
     pub(crate) keeps_out: Vec<GroupId>,
+}
+
+/// What a pod that asks for nothing is counted with where nodes are chosen by price: it takes something all the same, and
+/// a node full of such pods is no bargain if they cannot run there.
+const LEAST: [(ResId, Amount); 2] = [(ResId::CPU, 25_000_000), (ResId::MEMORY, (64 << 20) * 1_000_000_000)];
+
+impl Class {
+    /// What its pods count with in a choice by price.
+    pub(crate) fn counted(&self) -> Amounts {
+        let mut counted = self.requests.clone();
+        if LEAST.iter().all(|(resource, _)| counted.get(*resource) == 0) {
+            counted.add(&Amounts(LEAST.as_slice().into()));
+        }
+        counted
+    }
 }
 
 #[derive(Clone)]

@@ -12,6 +12,11 @@ use crate::bits::Bits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ResId(pub(crate) u32);
 
+impl ResId {
+    pub(crate) const CPU: Self = Self(0);
+    pub(crate) const MEMORY: Self = Self(1);
+}
+
 /// Nano units: exact for everything Kubernetes can write.
 pub(crate) type Amount = i128;
 
@@ -26,6 +31,7 @@ pub(crate) struct ResourceNames {
 }
 
 impl ResourceNames {
+    /// With [`ResId::CPU`] and [`ResId::MEMORY`] in their places.
     pub(crate) fn new() -> Self {
         let mut names = Self::default();
         names.id(CPU);

@@ -201,8 +201,9 @@ fn sort_queue(pods: &mut [PendingPod], classes: &[Class], world: &World) {
 
 /// CPU descending, memory descending, then oldest first, then by UID.
 pub(crate) fn in_queue_order(a: &PendingPod, b: &PendingPod, classes: &[Class], world: &World) -> Ordering {
-    let size = |class: usize, resource: u32| classes[class].requests.get(ResId(resource));
-    let (cpu, memory) = (size(b.class, 0).cmp(&size(a.class, 0)), size(b.class, 1).cmp(&size(a.class, 1)));
+    let size = |class: usize, resource| classes[class].requests.get(resource);
+    let larger = |resource| size(b.class, resource).cmp(&size(a.class, resource));
+    let (cpu, memory) = (larger(ResId::CPU), larger(ResId::MEMORY));
     cpu.then(memory).then_with(|| {
         let (a, b) = (&world.pods[a.index], &world.pods[b.index]);
         (a.created, &a.uid).cmp(&(b.created, &b.uid))

@@ -12,8 +12,11 @@ mod lanes;
 mod master;
 mod shift;
 
+use std::collections::BTreeSet;
+
 use karpenter_core::MicroUsd;
 use karpenter_core::ports::HostPort;
+use karpenter_core::resources::PODS;
 
 use crate::bits::Bits;
 use crate::columns::Amounts;
@@ -32,21 +35,56 @@ pub(crate) fn improve(problem: &mut Problem<'_>, state: &State) -> Option<Vec<Cl
     if !state.reservations.is_empty() {
         return None;
     }
-    let anew = pack_anew(problem, state);
+    let better = cheaper(problem, state, &BTreeSet::new())?;
+    if !is_only_for_slots(problem, state, &better) {
+        return Some(better);
+    }
+    // Many small nodes have many places for pods, and nothing to run them with. Such pods stay together, and what else
+    // there is to gain is looked for without them.
+    let crowded = slot_bound(problem, state);
+    let better = cheaper(problem, state, &crowded)?;
+    (!is_only_for_slots(problem, state, &better)).then_some(better)
+}
+
+/// Nothing where the baseline is as good. Pods of the claims in `kept` stay where they are.
+fn cheaper(problem: &mut Problem<'_>, state: &State, kept: &BTreeSet<usize>) -> Option<Vec<Claim>> {
+    let anew = pack_anew(problem, state, kept);
     let cheaper = anew.is_some();
     let mut claims = anew.unwrap_or_else(|| state.claims.clone());
     let shifted = claims.len() <= MOST_SHIFTED && shift::improve(problem, state, &mut claims);
     (cheaper || shifted).then_some(claims)
 }
 
-fn pack_anew(problem: &mut Problem<'_>, state: &State) -> Option<Vec<Claim>> {
-    let items = kinds::collect(problem, state);
+/// Claims that could be a cheaper node if pods needed no places.
+fn slot_bound(problem: &mut Problem<'_>, state: &State) -> BTreeSet<usize> {
+    let bound = |index: &usize| {
+        let claim = &state.claims[*index];
+        let without = problem.price_without_slots(claim);
+        !claim.pods.is_empty() && without < problem.price(claim)
+    };
+    (0..state.claims.len()).filter(bound).collect()
+}
+
+/// More nodes than the baseline has, and not cheaper than its own would be if pods needed no places.
+fn is_only_for_slots(problem: &mut Problem<'_>, state: &State, claims: &[Claim]) -> bool {
+    let count = |claims: &[Claim]| claims.iter().filter(|claim| !claim.pods.is_empty()).count();
+    if count(claims) <= count(&state.claims) {
+        return false;
+    }
+    let filled = |claim: &&Claim| !claim.pods.is_empty();
+    let price: MicroUsd = claims.iter().filter(filled).map(|claim| problem.price(claim)).sum();
+    let without: MicroUsd = state.claims.iter().filter(filled).map(|claim| problem.price_without_slots(claim)).sum();
+    price >= without
+}
+
+fn pack_anew(problem: &mut Problem<'_>, state: &State, kept: &BTreeSet<usize>) -> Option<Vec<Claim>> {
+    let items = kinds::collect(problem, state, kept);
     if items.all.is_empty() {
         return None;
     }
     let frozen: Vec<Claim> = items.frozen.iter().map(|index| state.claims[*index].clone()).collect();
     let movable: Vec<usize> = {
-        let frozen: std::collections::BTreeSet<usize> = items.frozen.iter().copied().collect();
+        let frozen: BTreeSet<usize> = items.frozen.iter().copied().collect();
         (0..state.claims.len()).filter(|i| !frozen.contains(i) && !state.claims[*i].pods.is_empty()).collect()
     };
     let before: MicroUsd = movable.iter().map(|index| problem.price(&state.claims[*index])).sum();
@@ -81,6 +119,22 @@ impl Problem<'_> {
         }
         let enough = short_of_min_values(set, &types, &self.catalogs[of.catalog], &self.terms).is_empty();
         (!types.is_empty() && enough).then_some(types)
+    }
+
+    /// What the pods of a claim count with in a choice by price.
+    fn counted(&self, claim: &Claim) -> Amounts {
+        let mut counted = Amounts::default();
+        claim.pods.iter().for_each(|(pod, _)| counted.add(&self.classes[self.pods[*pod].class].counted()));
+        counted
+    }
+
+    /// What a launch of the claim would cost if a node had places for any number of pods.
+    fn price_without_slots(&mut self, claim: &Claim) -> MicroUsd {
+        let mut counted = self.counted(claim);
+        let slots = self.names.id(PODS);
+        counted.0.retain(|(resource, _)| *resource != slots);
+        let types = self.types_for(claim.template, claim.set, &counted, &claim.ports);
+        types.map_or(MicroUsd::UNKNOWN, |types| self.price(&Claim { types, ..claim.clone() }))
     }
 
     /// What a launch of the claim would cost.

@@ -342,18 +342,20 @@ impl Packer {
 
     fn claim(&self, problem: &mut Problem<'_>, bin: &Bin, template: usize, next: &mut [usize]) -> Option<Claim> {
         let mut set = problem.templates[template].base;
-        let (mut pods, mut ports, mut total) = (Vec::new(), Vec::new(), Amounts::default());
+        let (mut pods, mut ports) = (Vec::new(), Vec::new());
+        let (mut total, mut counted) = (Amounts::default(), Amounts::default());
         for (index, count) in &bin.counts {
             let item = &self.items.all[*index];
             set = problem.terms.join(set, item.set)?;
             for _ in 0..*count {
                 pods.push(*item.pods.get(next[*index])?);
                 next[*index] += 1;
-                total.add(&item.requests);
+                total.add(&item.asked);
+                counted.add(&item.requests);
                 ports.extend(item.ports.iter().cloned());
             }
         }
-        let mut types = problem.types_for(template, set, &total, &ports)?;
+        let mut types = problem.types_for(template, set, &counted, &ports)?;
         // Where the pool is limited, the claim may become nothing larger than what it was packed for.
         let of = &problem.templates[template];
         if !of.capacity.is_empty() {

@@ -1,5 +1,6 @@
 //! What there is to pack: pods of new claims, reduced to what still matters once topology has been decided.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use karpenter_core::ports::HostPort;
@@ -18,7 +19,10 @@ pub(crate) struct Item {
     /// they are, so that spread, affinity and anti-affinity over zones and the like hold by construction.
     pub(crate) set: SetId,
     pub(crate) templates: Bits,
+    /// What each counts with: at least something.
     pub(crate) requests: Amounts,
+    /// What each asks for.
+    pub(crate) asked: Amounts,
     pub(crate) ports: Arc<[HostPort]>,
     pub(crate) neighbours: Arc<[Neighbour]>,
     /// Pod and variant of each.
@@ -43,13 +47,14 @@ pub(crate) struct Items {
     pub(crate) frozen: Vec<usize>,
 }
 
-type Key = (SetId, Vec<u64>, usize, Arc<[HostPort]>, Arc<[Neighbour]>);
+/// Its fourth part tells what counts alike and asks for something else apart.
+type Key = (SetId, Vec<u64>, usize, usize, Arc<[HostPort]>, Arc<[Neighbour]>);
 
 /// What a class in some variant cannot stand beside it.
 type Parts = (Arc<[Neighbour]>, Arc<[HostPort]>);
 
-/// Claims whose pods depend on being together, or that hold reservations, stay as they are.
-pub(crate) fn collect(problem: &mut Problem<'_>, state: &State) -> Items {
+/// Claims whose pods depend on being together, or that hold reservations, stay as they are; and those in `kept`.
+pub(crate) fn collect(problem: &mut Problem<'_>, state: &State, kept: &BTreeSet<usize>) -> Items {
     let mut items = Items { all: Vec::new(), rows: Vec::new(), frozen: Vec::new() };
     let mut by_key: FxHashMap<Key, usize> = FxHashMap::default();
     let mut rows: FxHashMap<(SetId, Vec<u64>, Amounts), usize> = FxHashMap::default();
@@ -65,7 +70,8 @@ pub(crate) fn collect(problem: &mut Problem<'_>, state: &State) -> Items {
             let alone = *alone.entry((class, variant)).or_insert_with(|| weight_alone(problem, class, variant));
             alone.is_some_and(|weight| weight > problem.templates[claim.template].weight)
         });
-        let sets = if !guests && is_movable(problem, claim) { item_sets(problem, state, index) } else { None };
+        let movable = !kept.contains(&index) && !guests && is_movable(problem, claim);
+        let sets = if movable { item_sets(problem, state, index) } else { None };
         let Some(sets) = sets else {
             items.frozen.push(index);
             continue;
@@ -78,14 +84,14 @@ pub(crate) fn collect(problem: &mut Problem<'_>, state: &State) -> Items {
                 .clone();
             let templates = templates(problem, class, variant, claim.template);
             let words = templates.words().to_vec();
-            let requests = &problem.classes[class].requests;
+            let (requests, size) = (problem.classes[class].counted(), problem.classes[class].size);
             let next_row = items.rows.len();
             let row = *rows.entry((set, words.clone(), requests.clone())).or_insert(next_row);
             let next = items.all.len();
-            let at = *by_key.entry((set, words, row, ports.clone(), neighbours.clone())).or_insert(next);
+            let at = *by_key.entry((set, words, row, size, ports.clone(), neighbours.clone())).or_insert(next);
             if at == next {
-                let requests = requests.clone();
-                items.all.push(Item { set, templates, requests, ports, neighbours, pods: Vec::new(), row });
+                let asked = problem.classes[class].requests.clone();
+                items.all.push(Item { set, templates, requests, asked, ports, neighbours, pods: Vec::new(), row });
             }
             if row == next_row {
                 items.rows.push(at);

@@ -118,7 +118,8 @@ fn types_of(problem: &mut Problem<'_>, changed: &Claim) -> Option<Bits> {
         let within: Bits = types.iter().filter(|kind| capacity[*kind] <= most).collect();
         types.and(&within);
     }
-    problem.types_among(types, changed.template, changed.set, &changed.total, &changed.ports)
+    let counted = problem.counted(changed);
+    problem.types_among(types, changed.template, changed.set, &counted, &changed.ports)
 }
 
 impl Shift {
@@ -294,8 +295,8 @@ impl Shift {
         after.total.add(&problem.classes[class].requests);
         after.ports.extend(look.ports.iter().cloned());
         after.set = set;
-        after.types = types_of(problem, &after)?;
         after.pods.push((pod, variant));
+        after.types = types_of(problem, &after)?;
         Some(after)
     }
 }

@@ -23,3 +23,55 @@ fn a_pod_moves_to_a_node_that_has_room_for_it_anyway() {
     pods.sort_unstable();
     assert_eq!(pods, [1, 3], "the hog is with the pair");
 }
+
+/// As T4g nodes have it: places for pods are cheapest where there is next to nothing to run them with.
+fn burstable() -> Vec<karpenter_core::InstanceType> {
+    let sizes = [
+        ("nano", "2", "82Mi", "4", 4_200),
+        ("small", "2", "1400Mi", "11", 16_800),
+        ("medium", "2", "3200Mi", "17", 30_000),
+        ("large", "2", "7000Mi", "35", 67_200),
+        ("xlarge", "4", "15Gi", "58", 134_400),
+    ];
+    let kind = |(name, cpu, memory, pods, price): (&str, &str, &str, &str, u64)| {
+        let offerings = vec![fake::sold("test-zone-1", "on-demand").at(price)];
+        fake::instance_type(name).cpu(cpu).memory(memory).pods(pods).offerings(offerings).build()
+    };
+    sizes.map(kind).into()
+}
+
+#[test]
+fn pods_that_ask_for_nothing_are_not_spread_over_many_small_nodes() {
+    let world = world().pool(pool("default").types(burstable())).replicas(50, pod("idle")).build();
+    let first = solve_with(&world, Packing::FirstMatch);
+    let best = solve_with(&world, Packing::Best);
+    assert_eq!((first.new_nodes.len(), best.new_nodes.len()), (1, 1), "13 of the smallest would be cheaper");
+    assert!(best.left_over.is_empty());
+}
+
+#[test]
+fn a_pod_that_asks_for_nothing_is_counted_where_nodes_are_chosen_by_price() {
+    // On its own each of these pays for a node that the other would have to share with it.
+    let lean = fake::instance_type("lean").cpu("1").memory("1100Mi").pods("30").price(100).build();
+    let wide = fake::instance_type("wide").cpu("4").memory("8Gi").pods("30").price(390).build();
+    let worker = || pod("worker").cpu("250m").memory("1Gi");
+    let world =
+        world().pool(pool("default").types(vec![lean, wide])).replicas(3, worker()).replicas(9, pod("idle")).build();
+    let best = solve_with(&world, Packing::Best);
+    for node in &best.new_nodes {
+        let idle = node.pods.iter().filter(|pod| world.pods[**pod].shape.requests.get("memory").is_zero()).count();
+        let memory = if &*node.launch.instance_type == "lean" { 1100 } else { 8192 };
+        let needs = (node.pods.len() - idle) * 1024 + idle * 64;
+        assert!(needs <= memory, "{needs}Mi on {}", node.launch.instance_type);
+    }
+}
+
+#[test]
+fn pods_with_requests_may_take_more_nodes_if_those_are_cheaper() {
+    let pods = pod("worker").cpu("100m").memory("1Gi");
+    let world = world().pool(pool("default").types(burstable())).replicas(12, pods).build();
+    let first = solve_with(&world, Packing::FirstMatch);
+    let best = solve_with(&world, Packing::Best);
+    assert_eq!((first.new_nodes.len(), first.price().0), (1, 134_400));
+    assert_eq!((best.new_nodes.len(), best.price().0), (4, 120_000));
+}
