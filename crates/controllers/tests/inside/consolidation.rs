@@ -77,6 +77,31 @@ async fn a_fleet_that_loses_most_of_its_pods_shrinks_within_its_budget() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn under_a_budget_of_one_node_the_next_goes_as_soon_as_the_one_before_is_gone() {
+    // covers: DIS-BUDGET-04
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("0s", "1")).await;
+    lab.deployment("web", 40, "1").await;
+    lab.settle(120).await;
+    let nodes = lab.claims().await.len();
+    assert!(nodes >= 4, "{nodes}");
+    lab.scale("web", 0).await;
+    let (mut seen, mut went) = (BTreeSet::new(), Vec::new());
+    for second in 0..180 {
+        lab.settle(1).await;
+        let claims = lab.claims().await;
+        let going = claims.iter().filter(|claim| claim["metadata"]["deletionTimestamp"].is_string());
+        let going: Vec<String> = going.map(|claim| claim["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+        assert!(going.len() <= 1, "{going:?} at once");
+        went.extend(going.into_iter().filter(|name| seen.insert(name.clone())).map(|_| second));
+    }
+    assert_eq!(went.len(), nodes, "{went:?}");
+    // A pass looks three nodes ahead: only every third waits for a pass and its validation.
+    let waits: Vec<i32> = went.windows(2).map(|pair| pair[1] - pair[0]).filter(|wait| *wait >= 15).collect();
+    assert!(waits.len() <= nodes / 3, "{went:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_is_replaced_by_a_cheaper_one_and_then_nothing_moves_for_a_day() {
     // covers: DIS-VALID-02, DIS-QUEUE-01, DIS-CONSOL-05, DIS-CONSOL-10, API-EV-10
     let mut lab = Lab::new(1).await;

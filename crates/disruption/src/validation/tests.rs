@@ -81,3 +81,51 @@ fn a_node_that_was_promised_to_a_pod_stays() {
     let all = snapshot(&before, &types, &["a", "b", "c", "d"]);
     assert!(propose(&all, &Policy::default()).commands.is_empty(), "nor is it found again");
 }
+
+#[test]
+fn a_node_that_holds_a_buffer_goes_like_any_other_unless_it_is_empty() {
+    // covers: SCH-BUF-24
+    let types = kinds();
+    let before = cluster(&types);
+    let with_buffer = |world| {
+        let mut snapshot = snapshot(world, &types, &[]);
+        snapshot.nodes.iter_mut().for_each(|facts| facts.holds_buffer = true);
+        snapshot
+    };
+    let snapshot = with_buffer(&before);
+    let commands = propose(&snapshot, &Policy::default()).commands;
+    assert_eq!(commands.iter().map(|one| one.candidates.len()).sum::<usize>(), 4);
+    let mut validation = Validation::new(&snapshot, &Policy::default(), &commands);
+    assert!(commands.iter().all(|command| validation.validate(command).refused.is_none()));
+    let mut empty = before.clone();
+    empty.pods.clear();
+    assert!(propose(&with_buffer(&empty), &Policy::default()).commands.is_empty());
+}
+
+#[test]
+fn a_command_that_was_refused_is_not_found_again_and_the_next_best_is() {
+    let types = kinds();
+    let before = cluster(&types);
+    let snapshot = snapshot(&before, &types, &["d"]);
+    let commands = propose(&snapshot, &Policy::default()).commands;
+    let [first] = commands.as_slice() else { panic!("{commands:?}") };
+    let refused = [crate::Refused::of(first)].into();
+    let others = propose(&snapshot, &Policy { refused, ..Policy::default() }).commands;
+    assert!(!others.is_empty() && others.iter().all(|other| crate::Refused::of(other) != crate::Refused::of(first)));
+}
+
+#[test]
+fn a_command_places_pods_under_what_it_assumed() {
+    // covers: DIS-VALID-04
+    let types = kinds();
+    let before = cluster(&types);
+    let snapshot = snapshot(&before, &types, &["d"]);
+    let mut command = propose(&snapshot, &Policy::default()).commands.remove(0);
+    // One of three: its pod fits on either of the others, unless those are known to go.
+    command.candidates.truncate(1);
+    let refusal =
+        |command: &Command| Validation::new(&snapshot, &Policy::default(), [command]).validate(command).refused;
+    assert_eq!(refusal(&command), Some(Refusal::Scheduling), "no new node is needed");
+    command.assumes.closed = ["a", "b", "c"].map(Into::into).into();
+    assert_eq!(refusal(&command), None);
+}
