@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what surrounds the tests is test code too")]
 
+#[path = "budgets/living.rs"]
 mod living;
 
 use std::sync::Arc;
