@@ -82,6 +82,7 @@ fn the_image_is_named_by_whoever_installs() {
 
 #[test]
 fn misspelt_values_are_refused_by_name() {
+    // covers: API-HM-04
     let Some(helm) = helm() else { return };
     for name in [
         "settings.clusterNam",
