@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 use karpenter_core::World;
 use karpenter_core::plan::Plan;
-use karpenter_index::{Change, Index, Key, Object};
+use karpenter_index::{Change, Index, Key, Kind, Object, Unreadable};
 use karpenter_provider::CloudProvider;
 use kube::Client;
 use tokio::time::Instant;
@@ -17,10 +17,13 @@ use tokio::time::Instant;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::disruption::regret::Regret;
+use crate::error::{Error, Result};
+use crate::freshness::{self, Freshness};
 use crate::lifecycle::Gone;
 use crate::metrics::Metrics;
 use crate::provisioning::Remarked;
 use crate::provisioning::batcher::Batcher;
+use crate::pulse::Pulse;
 use crate::recorder::Recorder;
 use crate::settings::Settings;
 use crate::static_pools::Ledger;
@@ -34,6 +37,10 @@ pub struct Context {
     pub client: Client,
     pub clock: Clock,
     pub index: Arc<Index>,
+    /// Whether what the index holds is recent.
+    pub freshness: Arc<Freshness>,
+    /// Whether everything that runs still moves.
+    pub pulse: Arc<Pulse>,
     pub provider: Arc<dyn CloudProvider>,
     pub settings: Settings,
     pub recorder: Recorder,
@@ -90,6 +97,8 @@ impl Context {
         };
         Self {
             index: Arc::new(Index::new(options)),
+            freshness: Arc::default(),
+            pulse: Arc::default(),
             recorder: Recorder::new(clock.clone()),
             metrics: Metrics::default(),
             batcher: Batcher::new(settings.batch_idle, settings.batch_max),
@@ -116,9 +125,18 @@ impl Context {
         unreadable::publish(self);
     }
 
-    /// Whether decisions may be made now, which is also what the metrics say of it.
+    /// As [`Context::saw`], of what could not be decoded.
+    pub(crate) fn saw_unreadable(&self, one: Unreadable) {
+        if let Some(change) = self.index.apply_unreadable(one) {
+            self.inbox.push(Message::Changed(Box::new(change)));
+        }
+        unreadable::publish(self);
+    }
+
+    /// Whether decisions may be made now, which is also what the metrics say of it: the cluster is known whole, every
+    /// claim has its machine, and every watch was heard from lately.
     pub fn is_synced(&self) -> bool {
-        let synced = self.index.is_synced();
+        let synced = self.index.is_synced() && self.is_fresh();
         let waited = self.metrics.choices.state(synced, self.index.machine_count(), self.clock.now());
         if waited >= UNSYNCED_WARNING && self.unsynced_log.is_due(Instant::now()) {
             let unlaunched = self.index.unlaunched();
@@ -127,10 +145,31 @@ impl Context {
             tracing::info!(
                 seconds,
                 unlaunched = unlaunched.join(", "),
+                silent = freshness::named(&self.freshness.stale(&Kind::ALL)),
                 "cluster state is not synced, nothing is decided"
             );
         }
         synced
+    }
+
+    /// Whether all that is known of the cluster was heard lately.
+    pub fn is_fresh(&self) -> bool {
+        self.freshness.is_fresh(&Kind::ALL)
+    }
+
+    /// Refuses to go on from what was not heard lately. Whoever is about to destroy something asks it for every kind the
+    /// decision was made from.
+    pub fn heard_lately(&self, kinds: &[Kind]) -> Result<()> {
+        match self.freshness.stale(kinds) {
+            stale if stale.is_empty() => Ok(()),
+            stale => Err(Error::Stale(freshness::named(&stale))),
+        }
+    }
+
+    /// What of ours does not move any more, for whoever could restart us.
+    pub fn hung(&self) -> Vec<String> {
+        let watches = self.freshness.stuck().into_iter().map(|kind| format!("the watch of {} is stuck", kind.name()));
+        self.pulse.hung().into_iter().chain(watches).collect()
     }
 
     /// Wakes a key of another controller, by that controller's name.

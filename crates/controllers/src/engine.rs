@@ -11,6 +11,7 @@
 //! single-threaded runtime with paused time the same seed gives the same writes in the same order.
 
 mod queue;
+mod retry;
 mod watch;
 
 use std::future::{Future, poll_fn};
@@ -19,6 +20,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as Waiting, Poll};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -29,6 +31,7 @@ use tokio::time::{Instant, Sleep};
 use crate::context::{Context, Message};
 use crate::error::{Error, Result};
 use crate::metrics::{Ended, Piece, Work};
+use crate::pulse::BEAT;
 use crate::reconciler::{Action, Reconciler};
 use crate::recorder::{self, Event};
 use crate::unreadable;
@@ -71,6 +74,9 @@ async fn as_controller_on<F: Future>(controller: &'static str, key: Option<Key>,
     let round = ROUNDS.fetch_add(1, Ordering::Relaxed);
     DOING.scope(Doing { controller, key, round }, work).await
 }
+
+/// When to look again at what waits for a watch that has been silent.
+const STALE_LOOK: Duration = Duration::from_secs(5);
 
 /// So many events may be on their way at once. Few: when the server is slow, it has better things to do.
 const POSTING: usize = 3;
@@ -152,7 +158,12 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     pub fn new(context: Arc<Context>, reconcilers: Vec<Arc<dyn Reconciler>>) -> Self {
         let class = context.index.node_class_kind();
-        let watch = |kind: Kind| (kind, watch::news(context.client.clone(), kind, kind.path(&class)));
+        // Of the time, since nothing else differs between two replicas.
+        let seed = context.clock.now().subsec_nanosecond().unsigned_abs().into();
+        let watch = |kind: Kind| {
+            let (client, freshness) = (context.client.clone(), context.freshness.clone());
+            (kind, watch::news(client, kind, kind.path(&class), freshness, seed))
+        };
         let watches: Vec<_> = context.index.kinds().into_iter().map(watch).collect();
         let controllers: Vec<Controller> = reconcilers.into_iter().map(Controller::new).collect();
         for controller in &controllers {
@@ -177,13 +188,14 @@ impl Engine {
     /// Runs until the shift has ended and everything under way is finished.
     pub async fn work(mut self, mut shift: Shift) {
         loop {
+            self.context.pulse.beat();
             if self.is_working() {
                 self.start_work();
             }
             match self.wait(&mut shift).await {
                 Woken::Start => self.phase = Phase::Working,
                 Woken::End => self.phase = Phase::Ending,
-                Woken::Over => return,
+                Woken::Over => return self.context.pulse.rest(),
                 Woken::Message(Message::Changed(change)) => self.changed(&change),
                 Woken::Message(Message::Wake { controller, key }) => self.wake(controller, key),
                 Woken::Done(outcome) => self.done(outcome),
@@ -212,7 +224,9 @@ impl Engine {
                 let (reconciler, context) = (controller.reconciler.clone(), self.context.clone());
                 let piece = context.metrics.work.started(reconciler.name(), waited);
                 let object = Some(key.clone()).filter(|key| !key.name.is_empty());
+                let under_way = context.pulse.begin(reconciler.name(), object.clone(), reconciler.longest());
                 self.under_way.push(Box::pin(as_controller_on(reconciler.name(), object, async move {
+                    let _under_way = under_way;
                     let work = AssertUnwindSafe(reconciler.reconcile(&key, &context)).catch_unwind();
                     let result = work.await.unwrap_or_else(|panic| Err(Error::Panicked(text_of(&*panic))));
                     Outcome { controller: position, key, result, piece }
@@ -240,8 +254,17 @@ impl Engine {
                 let (failures, name) = (controller.queue.give_way(&key, now), controller.reconciler.name());
                 tracing::debug!(controller = name, %key, failures, "somebody else wrote first, looking again");
             }
+            Err(error) if error.is_stale() => {
+                controller.queue.finish(&key);
+                tracing::debug!(controller = controller.reconciler.name(), %key, %error, "waiting to be up to date");
+                controller.queue.push_at(key, now + STALE_LOOK);
+            }
             Err(error) => {
-                let (failures, name) = (controller.queue.retry(&key, now), controller.reconciler.name());
+                let failures = match error.is_unavailable() {
+                    true => controller.queue.retry_soon(&key, now),
+                    false => controller.queue.retry(&key, now),
+                };
+                let name = controller.reconciler.name();
                 tracing::error!(controller = name, %key, failures, %error, "Reconciler error");
             }
         }
@@ -319,17 +342,13 @@ impl Engine {
         let ready = self.is_working();
         let idle = self.controllers.iter().filter(|controller| controller.busy < controller.concurrency);
         let next = idle.filter_map(|controller| controller.queue.next_timer()).min().filter(|_| ready);
-        let mut timer: Option<Pin<Box<Sleep>>> = next.map(|at| Box::pin(tokio::time::sleep_until(at)));
-        poll_fn(|waiting| self.poll(waiting, shift, timer.as_mut())).await
+        let beat = Instant::now() + BEAT;
+        let mut timer = Box::pin(tokio::time::sleep_until(next.map_or(beat, |at| at.min(beat))));
+        poll_fn(|waiting| self.poll(waiting, shift, &mut timer)).await
     }
 
     /// Sources are asked in a fixed order: the shift, what we wrote, what is done, what changed, what time it is.
-    fn poll(
-        &mut self,
-        waiting: &mut Waiting<'_>,
-        shift: &mut Shift,
-        timer: Option<&mut Pin<Box<Sleep>>>,
-    ) -> Poll<Woken> {
+    fn poll(&mut self, waiting: &mut Waiting<'_>, shift: &mut Shift, timer: &mut Pin<Box<Sleep>>) -> Poll<Woken> {
         if self.phase != Phase::Ending && shift.end.poll_unpin(waiting).is_ready() {
             return Poll::Ready(Woken::End);
         }
@@ -358,10 +377,7 @@ impl Engine {
         if self.phase == Phase::Ending && self.under_way.is_empty() && self.posting.is_empty() {
             return Poll::Ready(Woken::Over);
         }
-        match timer.map(|timer| timer.as_mut().poll(waiting)) {
-            Some(Poll::Ready(())) => Poll::Ready(Woken::Timer),
-            Some(Poll::Pending) | None => Poll::Pending,
-        }
+        timer.as_mut().poll(waiting).map(|()| Woken::Timer)
     }
 }
 
@@ -394,7 +410,7 @@ fn ended(result: &Result<Action>) -> Ended {
         Ok(Action::Again) => Ended::Again,
         Err(Error::Panicked(_)) => Ended::Panicked,
         // Somebody else wrote first: not a failure, but it has to be done again.
-        Err(error) if error.is_conflict() => Ended::Again,
+        Err(error) if error.is_conflict() || error.is_stale() => Ended::Again,
         Err(_) => Ended::Failed,
     }
 }

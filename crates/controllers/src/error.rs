@@ -18,6 +18,9 @@ pub enum Error {
     Several(Vec<Error>),
     #[error("{0}")]
     Other(String),
+    /// Nothing is destroyed on the word of watches that have been silent, named here.
+    #[error("not heard from lately: {0}")]
+    Stale(String),
     /// A bug of ours, which stops this object and no other.
     #[error("panicked: {0}")]
     Panicked(String),
@@ -46,7 +49,26 @@ impl Error {
         match self {
             Self::Api(kube::Error::Api(status)) => status.code == 409 && status.reason != "AlreadyExists",
             Self::Several(all) => all.iter().all(Self::is_conflict),
+            Self::Api(_) | Self::Provider { .. } | Self::Other(_) | Self::Stale(_) | Self::Panicked(_) => false,
+        }
+    }
+
+    /// Nothing is wrong with the object at hand: what we know is too old, and will be newer soon.
+    pub fn is_stale(&self) -> bool {
+        match self {
+            Self::Stale(_) => true,
+            Self::Several(all) => all.iter().all(|error| error.is_stale() || error.is_conflict()),
             Self::Api(_) | Self::Provider { .. } | Self::Other(_) | Self::Panicked(_) => false,
+        }
+    }
+
+    /// The API server did not answer, or had no time to: it says nothing about the object either.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Api(kube::Error::Api(status)) => status.code == 429 || status.code >= 500,
+            Self::Api(kube::Error::HyperError(_) | kube::Error::Service(_) | kube::Error::ReadEvents(_)) => true,
+            Self::Several(all) => all.iter().any(Self::is_unavailable),
+            Self::Api(_) | Self::Provider { .. } | Self::Other(_) | Self::Stale(_) | Self::Panicked(_) => false,
         }
     }
 

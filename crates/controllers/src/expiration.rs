@@ -65,7 +65,8 @@ impl Reconciler for Expiration {
             Verdict::In(left) => Ok(Action::After(left)),
             Verdict::Expired => {
                 let pods = reschedulable_on(&claim, context);
-                context.delete::<NodeClaim>(&key.name, claim.metadata.uid.as_deref().unwrap_or_default()).await?;
+                let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+                context.delete::<NodeClaim>(&key.name, uid, &[Kind::NodeClaim]).await?;
                 tracing::debug!(claim = %key, "deleting expired nodeclaim");
                 context.metrics.life.disrupted(&claim, "expired", "");
                 context.metrics.life.pods_disrupted(&claim, "expired", "", pods);

@@ -30,6 +30,8 @@ const LEAK_AGE: SignedDuration = SignedDuration::from_secs(30);
 const EAGER_SWEEPS: u32 = 20;
 /// How often claims are compared with machines.
 const CLAIM_SWEEP: Duration = Duration::from_mins(2);
+/// What tells whether a machine is held, and whether it is well.
+const READS: [Kind; 2] = [Kind::NodeClaim, Kind::Node];
 /// How many are collected at once.
 const CLAIMS_AT_ONCE: usize = 20;
 const MACHINES_AT_ONCE: usize = 100;
@@ -112,6 +114,7 @@ impl ClaimCollection {
             Ok(_) => return Ok(()),
             Err(error @ GetError::Other(_)) => return Err(Error::provider("looking the machine up", error)),
         }
+        context.heard_lately(&READS)?;
         let nodes = context.index.nodes_of(provider_id);
         // A Node that cannot be read may be this one's, and its kubelet may be well.
         if context.index.unreadable_node_of(provider_id).is_some() {
@@ -122,7 +125,7 @@ impl ClaimCollection {
         }
         let pods = reschedulable_on(claim, context);
         let (name, uid) = (claim.metadata.name.as_deref(), claim.metadata.uid.as_deref());
-        context.delete::<NodeClaim>(name.unwrap_or_default(), uid.unwrap_or_default()).await?;
+        context.delete::<NodeClaim>(name.unwrap_or_default(), uid.unwrap_or_default(), &READS).await?;
         tracing::debug!(claim = name, provider_id, "garbage collecting nodeclaim with no cloudprovider representation");
         context.metrics.life.disrupted(claim, "garbage_collected", "");
         context.metrics.life.pods_disrupted(claim, "garbage_collected", "", pods);
@@ -173,6 +176,8 @@ impl MachineCollection {
     }
 
     async fn collect(machine: &Machine, context: &Context) -> Result<()> {
+        // A claim that we have not heard of may hold it.
+        context.heard_lately(&READS)?;
         let mut claim = NodeClaim::default();
         claim.status.get_or_insert_default().provider_id = Some(machine.provider_id.clone());
         match context.provider.delete(&claim).await {
@@ -182,7 +187,7 @@ impl MachineCollection {
         tracing::debug!(provider_id = %machine.provider_id, "garbage collected cloudprovider instance");
         for node in context.index.nodes_of(&machine.provider_id) {
             let (name, uid) = (node.metadata.name.as_deref(), node.metadata.uid.as_deref());
-            context.delete::<Node>(name.unwrap_or_default(), uid.unwrap_or_default()).await?;
+            context.delete::<Node>(name.unwrap_or_default(), uid.unwrap_or_default(), &READS).await?;
         }
         Ok(())
     }

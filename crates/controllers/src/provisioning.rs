@@ -105,7 +105,7 @@ impl Reconciler for Provisioner {
 async fn pass(context: &Context, repeat: &Repeat) -> Result<()> {
     let offers = pools::offers(context).await;
     // Asking for instance types may have taken a while.
-    if !context.index.is_synced() {
+    if !context.index.is_synced() || !context.is_fresh() {
         context.batcher.hold();
         return Ok(());
     }

@@ -7,6 +7,7 @@ use karpenter_index::{Change, Key};
 
 use crate::context::Context;
 use crate::error::Result;
+use crate::pulse::ROUND;
 
 /// One controller. The engine never reconciles the same key of one controller twice at the same time; different keys
 /// run in parallel, up to [`Reconciler::concurrency`].
@@ -33,6 +34,11 @@ pub trait Reconciler: Send + Sync + 'static {
 
     fn backoff(&self) -> Backoff {
         Backoff::default()
+    }
+
+    /// Work on one key that takes longer has hung, and the process with it.
+    fn longest(&self) -> Duration {
+        ROUND
     }
 }
 

@@ -25,6 +25,8 @@ use crate::unreadable::LOOK_AGAIN;
 
 /// The share of unhealthy nodes (of a pool, or of the cluster) from which repair stops, in percent.
 const BREAKER_PERCENT: usize = 20;
+/// What tells that a node is not well, and that most others are.
+const READS: [Kind; 3] = [Kind::NodeClaim, Kind::Node, Kind::NodePool];
 /// When a repair that the breaker stopped is tried again.
 pub const BLOCKED_RETRY: Duration = Duration::from_mins(5);
 /// Of the event that says so.
@@ -148,6 +150,8 @@ impl Repair {
     }
 
     async fn replace(claim: &NodeClaim, condition: &str, context: &Context) -> Result<()> {
+        // A node that was not heard from may have recovered, and the others may not be well either.
+        context.heard_lately(&READS)?;
         let name = claim.metadata.name.as_deref().unwrap_or_default();
         let now = context.clock.now();
         if needs_deadline(claim, now) {
@@ -166,7 +170,7 @@ impl Repair {
             return Ok(());
         }
         let pods = reschedulable_on(claim, context);
-        context.delete::<NodeClaim>(name, claim.metadata.uid.as_deref().unwrap_or_default()).await?;
+        context.delete::<NodeClaim>(name, claim.metadata.uid.as_deref().unwrap_or_default(), &READS).await?;
         tracing::info!(claim = name, "deleting unhealthy node");
         context.metrics.life.disrupted(claim, "unhealthy", "");
         context.metrics.life.pods_disrupted(claim, "unhealthy", "", pods);

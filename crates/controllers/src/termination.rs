@@ -1,12 +1,13 @@
 //! A Node's end: closed, drained, its volumes detached, its machine terminated, and only then let go.
 //!
 //! ```text
-//!   close ─▶ drain ──────▶ volumes ─▶ machine ─▶ finalizer      again and again until each is finished
+//!   close ─▶ drain ──────▶ volumes ─▶ asked ─▶ machine ─▶ finalizer      again and again until each is finished
 //!              └─▶ evictions: one pod at a time, as budgets, protections and the deadline have it
 //! ```
 //!
 //! Nothing is remembered that cannot be read off the objects: after a restart the same look gives the same next step.
 
+mod bound;
 pub mod drain;
 pub mod eviction;
 pub mod evictions;
@@ -23,7 +24,7 @@ use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{DRAINED, INSTANCE_TERMINATING, Status, VOLUMES_DETACHED};
 use karpenter_api::labels::{DISRUPTED_TAINT, TERMINATION_FINALIZER};
-use karpenter_index::{Change, Key, Pair, TrackedPod, Unreadable};
+use karpenter_index::{Change, Key, Kind, Pair, TrackedPod, Unreadable};
 use karpenter_provider::GetError;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -53,6 +54,16 @@ const UNFINISHED: Duration = Duration::from_secs(1);
 /// the clock is only what time itself brings.
 const LONG: Duration = Duration::from_secs(60);
 const LONG_UNFINISHED: Duration = Duration::from_secs(10);
+
+/// What an instance's end is decided from.
+const READS: [Kind; 6] = [
+    Kind::Pod,
+    Kind::Node,
+    Kind::NodeClaim,
+    Kind::VolumeAttachment,
+    Kind::PersistentVolume,
+    Kind::PersistentVolumeClaim,
+];
 
 /// The controller `node.termination`.
 #[derive(Debug)]
@@ -86,7 +97,8 @@ impl Termination {
         let claim = found.one();
         if let Some(claim) = claim.as_ref().filter(|claim| claim.metadata.deletion_timestamp.is_none()) {
             let (name, uid) = (claim.metadata.name.as_deref(), claim.metadata.uid.as_deref());
-            context.delete::<NodeClaim>(name.unwrap_or_default(), uid.unwrap_or_default()).await?;
+            let reads = [Kind::NodeClaim, Kind::Node];
+            context.delete::<NodeClaim>(name.unwrap_or_default(), uid.unwrap_or_default(), &reads).await?;
             // The deletion wakes the claim's own controller, which may have a deadline to write down before the drain.
             return Ok(Action::After(CLAIM_DELETED));
         }
@@ -131,10 +143,16 @@ impl Termination {
         deadline: Option<Timestamp>,
         context: &Context,
     ) -> Result<Progress> {
-        if let unfinished @ Progress::After(_) = self.drain(node, claim.as_deref_mut(), deadline, context) {
+        let pods = pods_on(node, context);
+        if let unfinished @ Progress::After(_) = self.drain(node, claim.as_deref_mut(), &pods, deadline, context) {
             return Ok(unfinished);
         }
         if let unfinished @ Progress::After(_) = detach(node, claim.as_deref_mut(), deadline, context) {
+            return Ok(unfinished);
+        }
+        if !claim.as_deref().is_some_and(|claim| claim.condition_status(INSTANCE_TERMINATING) == Status::True)
+            && let unfinished @ Progress::After(_) = self.confirm(node, claim.as_deref_mut(), deadline, context).await?
+        {
             return Ok(unfinished);
         }
         match claim {
@@ -143,10 +161,30 @@ impl Termination {
         }
     }
 
+    /// The last look before the instance goes, past what watches have told: it cannot be taken back.
+    async fn confirm(
+        &self,
+        node: &Node,
+        claim: Option<&mut NodeClaim>,
+        deadline: Option<Timestamp>,
+        context: &Context,
+    ) -> Result<Progress> {
+        context.heard_lately(&READS)?;
+        let bound = bound::pods_on(node.metadata.name.as_deref().unwrap_or_default(), context).await?;
+        let now = context.clock.now();
+        if let Some(why) = bound.unreadable.first().filter(|_| deadline.is_none_or(|deadline| now < deadline)) {
+            let message = format!("Failed to drain node, {} pods cannot be read: {why}", bound.unreadable.len());
+            publish(context, node, true, "FailedDraining", message);
+            return Ok(Progress::After(look_again(node, deadline, now)));
+        }
+        Ok(self.drain(node, claim, &bound.pods, deadline, context))
+    }
+
     fn drain(
         &self,
         node: &Node,
         mut claim: Option<&mut NodeClaim>,
+        pods: &[PodFacts],
         deadline: Option<Timestamp>,
         context: &Context,
     ) -> Progress {
@@ -154,7 +192,7 @@ impl Termination {
         if let Some(claim) = claim.as_deref_mut().filter(|claim| claim.condition(DRAINED).is_none()) {
             claim.conditions_at(now).set_unknown(DRAINED, "Draining", "Draining");
         }
-        let plan = drain::plan(&pods_on(node, context), deadline, now);
+        let plan = drain::plan(pods, deadline, now);
         for (key, forced) in
             plan.forced.into_iter().map(|key| (key, true)).chain(plan.turn.into_iter().map(|key| (key, false)))
         {
@@ -166,6 +204,10 @@ impl Termination {
         if plan.waiting > 0 {
             let message = format!("Failed to drain node, {} pods are waiting to be evicted", plan.waiting);
             publish(context, node, true, "FailedDraining", message);
+            // Pods may come to a node that was empty.
+            if let Some(claim) = claim.filter(|claim| claim.condition_status(DRAINED) == Status::True) {
+                claim.conditions_at(now).set_unknown(DRAINED, "Draining", "Draining");
+            }
             return Progress::After(look_again(node, deadline, now));
         }
         let left = drain::time_left(claim.as_deref(), now);

@@ -1,7 +1,7 @@
 //! Writes to the API server. Every answer goes into the index, so that the next look sees what was written.
 
 use k8s_openapi::NamespaceResourceScope;
-use karpenter_index::Object;
+use karpenter_index::{Kind, Object};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::ClusterResourceScope;
 use serde::Serialize;
@@ -83,8 +83,10 @@ impl Context {
         Ok(answer)
     }
 
-    /// Deletes this very object; one that is gone already, or another of the same name, is no error.
-    pub async fn delete<T: Written>(&self, name: &str, uid: &str) -> Result<()> {
+    /// Deletes this very object; one that is gone already, or another of the same name, is no error. `reads` are the
+    /// kinds that the decision was made from: if one of them was not heard from lately, nothing is deleted.
+    pub async fn delete<T: Written>(&self, name: &str, uid: &str, reads: &[Kind]) -> Result<()> {
+        self.heard_lately(reads)?;
         let preconditions = Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None });
         let params = DeleteParams { preconditions, ..DeleteParams::default() };
         let answer = Api::<T>::all(self.client.clone()).delete(name, &params).await.map_err(Error::from);

@@ -26,6 +26,8 @@ mod rolling;
 mod scythe;
 #[path = "inside/shop.rs"]
 mod shop;
+#[path = "life/silence.rs"]
+mod silence;
 #[path = "inside/static_pools.rs"]
 mod static_pools;
 #[path = "inside/whole.rs"]

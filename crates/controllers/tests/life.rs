@@ -26,6 +26,8 @@ macro_rules! scenarios {
     };
 }
 
+#[path = "life/blind.rs"]
+mod blind;
 #[path = "life/cloud.rs"]
 mod cloud;
 #[path = "life/crashes.rs"]
@@ -40,6 +42,8 @@ mod objects;
 mod pools;
 #[path = "life/scythe.rs"]
 mod scythe;
+#[path = "life/silence.rs"]
+mod silence;
 #[path = "life/stage.rs"]
 mod stage;
 #[path = "life/start.rs"]

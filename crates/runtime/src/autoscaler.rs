@@ -8,6 +8,7 @@ use futures_util::future::Shared;
 use futures_util::future::{BoxFuture, join_all};
 use karpenter_controllers::metrics::Ended;
 use karpenter_controllers::overlays::NodeOverlays;
+use karpenter_controllers::pulse::ROUND;
 use karpenter_controllers::{Clock, Context, Engine, Reconciler, Settings, Shift, as_controller};
 use karpenter_provider::overlay::Overlaid;
 use karpenter_provider::{CloudProvider, chain};
@@ -92,6 +93,7 @@ async fn repeat(task: Task, context: Arc<Context>, start: Moment, end: Moment) {
             () = end.clone() => return,
         }
         let piece = work.started(task.name, Duration::ZERO);
+        let under_way = context.pulse.begin(task.name, None, ROUND);
         pause = match as_controller(task.name, (task.round)()).await {
             Ok(pause) => {
                 work.ended(&piece, Ended::Later);
@@ -115,5 +117,6 @@ async fn repeat(task: Task, context: Arc<Context>, start: Moment, end: Moment) {
                 pause
             }
         };
+        drop(under_way);
     }
 }

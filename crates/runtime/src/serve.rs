@@ -13,6 +13,7 @@ use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use karpenter_controllers::Context;
+use karpenter_controllers::freshness;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -78,26 +79,49 @@ impl Readiness {
     }
 
     /// Why not, if not.
-    pub fn missing(&self) -> Option<&'static str> {
+    pub fn missing(&self) -> Option<String> {
         if self.0.kinds.get().is_none() {
-            return Some("the cluster does not serve our kinds yet: are the CRDs there?");
+            return Some("the cluster does not serve our kinds yet: are the CRDs there?".to_owned());
         }
-        let seen = self.0.context.get().is_none_or(|context| context.index.is_listed());
-        (self.0.warm.get().is_some() && !seen).then_some("the cluster has not been listed yet")
+        let context = self.0.context.get().filter(|_| self.0.warm.get().is_some())?;
+        let kinds = context.index.kinds();
+        let unlisted = kinds.iter().filter(|kind| !context.index.has_listed(**kind));
+        let unlisted: Vec<&str> = unlisted.map(|kind| kind.name()).collect();
+        if !unlisted.is_empty() {
+            return Some(format!("the cluster has not been listed yet: {}", unlisted.join(", ")));
+        }
+        let stale = context.freshness.stale(&kinds);
+        (!stale.is_empty()).then(|| format!("not heard from lately: {}", freshness::named(&stale)))
+    }
+
+    /// What of us does not move any more. The only remedy is another process.
+    pub fn hung(&self) -> Vec<String> {
+        self.0.context.get().map(|context| context.hung()).unwrap_or_default()
     }
 }
 
-/// `/healthz`: we run. `/readyz`: the cluster serves our kinds and, if we watch it, has been seen whole.
+/// `/healthz`: we run, and everything in us moves. `/readyz`: the cluster serves our kinds and, if we watch it, has been
+/// seen whole and was heard from lately.
 pub async fn health(port: u16, readiness: Readiness) -> Result<Serving, ListenError> {
-    listen("health probes", port, PROBE_DEADLINE, move |path, _| match path {
-        "/healthz" | "/healthz/" => now(text(StatusCode::OK, "ok")),
-        "/readyz" | "/readyz/" => now(match readiness.missing() {
-            None => text(StatusCode::OK, "ok"),
-            Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
-        }),
-        _ => None,
+    listen("health probes", port, PROBE_DEADLINE, move |path, _| probed(&readiness, path).and_then(now)).await
+}
+
+fn probed(readiness: &Readiness, path: &str) -> Option<Page> {
+    let wrong = match path {
+        "/healthz" | "/healthz/" => {
+            let hung = readiness.hung().join("; ");
+            if !hung.is_empty() {
+                tracing::error!(hung, "something of us does not move any more, a restart is asked for");
+            }
+            Some(hung).filter(|hung| !hung.is_empty())
+        }
+        "/readyz" | "/readyz/" => readiness.missing(),
+        _ => return None,
+    };
+    Some(match wrong {
+        None => text(StatusCode::OK, "ok"),
+        Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, &why),
     })
-    .await
 }
 
 /// `/metrics`, and profiles if they are wanted.

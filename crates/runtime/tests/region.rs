@@ -6,6 +6,8 @@
 mod metrics;
 #[path = "region/outages.rs"]
 mod outages;
+#[path = "region/probes.rs"]
+mod probes;
 #[path = "region/rights.rs"]
 mod rights;
 

@@ -45,7 +45,7 @@ impl Picture {
         let state = context.index.unsettled();
         let offers = pools::offers(context).await;
         let (pools, pool_facts) = all_pools(context).await;
-        if !context.index.is_synced() {
+        if !context.index.is_synced() || !context.is_fresh() {
             return None;
         }
         let now = context.clock.now();

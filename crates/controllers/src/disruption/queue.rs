@@ -19,7 +19,7 @@ use karpenter_api::conditions::{self, Status};
 use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::MicroUsd;
 use karpenter_core::plan::Launch;
-use karpenter_index::{Change, Key, MachineId, facts};
+use karpenter_index::{Change, Key, Kind, MachineId, facts};
 
 use super::mark;
 use super::patience::{Patience, Wall};
@@ -384,7 +384,7 @@ async fn delete(context: &Context, target: &Held, method: MethodName) -> Result<
     if is_going(context, target) {
         return Ok(());
     }
-    context.delete::<NodeClaim>(&target.claim.name, &target.claim.uid).await?;
+    context.delete::<NodeClaim>(&target.claim.name, &target.claim.uid, &Kind::ALL).await?;
     tell_terminating(context, target, method.reason);
     let policy = if method.is_consolidation() { &*target.pool.spec.disruption.consolidation_policy } else { "" };
     context.metrics.life.disrupted(&target.object, method.label, policy);

@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, join_all};
 use karpenter_api::NodeClaim;
 use karpenter_core::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
 use karpenter_disruption::{Command as Proposed, Method, Target};
-use karpenter_index::{MachineId, reduce};
+use karpenter_index::{Kind, MachineId, reduce};
 use serde_json::json;
 
 use super::mark;
@@ -38,6 +38,7 @@ impl Commands {
     pub(super) async fn start(&self, context: &Context, picture: &Picture, command: &Proposed) -> Result<()> {
         let held = held(picture, command)?;
         self.are_free(&held)?;
+        context.heard_lately(&Kind::ALL)?;
         let method = named(command.method);
         log(command, &held, method);
         let held = set_apart(context, held, method.reason, command.buys()).await?;
@@ -150,7 +151,7 @@ async fn take_back(context: &Context, made: &NodeClaim) {
         tracing::info!(claim = name, "a replacement was launched for a command that failed, and stays");
         return;
     }
-    if let Err(error) = context.delete::<NodeClaim>(name, uid.unwrap_or_default()).await {
+    if let Err(error) = context.delete::<NodeClaim>(name, uid.unwrap_or_default(), &[Kind::NodeClaim]).await {
         tracing::error!(claim = name, %error, "a replacement for a command that failed cannot be deleted, and stays");
     }
 }

@@ -9,6 +9,8 @@ use crate::reconciler::Backoff;
 
 /// When to look again at what somebody else wrote first, if no news come.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
+/// The longest back-off of what an API server that does not answer keeps us from: soon after its return all is done.
+const SOON: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
@@ -99,10 +101,19 @@ impl<T: Ord + Clone> Queue<T> {
 
     /// The work failed and is tried again after a growing while; answers how often it failed in a row.
     pub(crate) fn retry(&mut self, key: &T, now: Instant) -> u32 {
+        self.retry_within(key, now, self.backoff.last)
+    }
+
+    /// As [`Queue::retry`], but soon: what failed has nothing to do with the key.
+    pub(crate) fn retry_soon(&mut self, key: &T, now: Instant) -> u32 {
+        self.retry_within(key, now, self.backoff.last.min(SOON))
+    }
+
+    fn retry_within(&mut self, key: &T, now: Instant, longest: Duration) -> u32 {
         let failures = self.failures.entry(key.clone()).or_default();
         *failures += 1;
         let failures = *failures;
-        let own = self.backoff.first.saturating_mul(1 << (failures - 1).min(30)).min(self.backoff.last);
+        let own = self.backoff.first.saturating_mul(1 << (failures - 1).min(30)).min(longest);
         let delay = own.max(self.turn(now));
         // News that came meanwhile do not shorten the wait: the same failure would only come sooner.
         self.busy.remove(key);
@@ -203,6 +214,19 @@ mod tests {
         queue.push("a");
         assert_eq!(queue.pop(now), Some("a"));
         assert_eq!(queue.retry(&"a", now), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_outage_nobody_waits_for_long() {
+        let now = Instant::now();
+        let mut queue = queue();
+        for _ in 0..20 {
+            queue.push("a");
+            assert_eq!(queue.pop(now), Some("a"));
+            queue.bucket = None;
+            queue.retry_soon(&"a", now);
+        }
+        assert_eq!(queue.next_timer(), Some(now + SOON));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,15 @@
 //! The endless news of a kind: list, then watch from there, and list again when the server has forgotten where.
+//!
+//! ```text
+//!   list ──▶ watch ──▶ events and bookmarks, each of which moves the version from which the watch goes on
+//!    ▲         ▲──────────┤ ended, or silent for too long
+//!    └──────── 410 ───────┘
+//! ```
+//!
+//! Every wait has an end: a connection that went silent costs [`SILENCE`], and no event is lost or told twice for it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::io::AsyncBufReadExt;
@@ -9,21 +18,26 @@ use karpenter_index::{Key, Kind, Object, Unreadable};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout};
 
+use super::retry::Retry;
+use crate::freshness::{Freshness, SILENCE};
 use crate::write::request;
 
 /// A server ends watches after a while anyway; asking for it spares proxies in between the surprise.
 const WATCH_SECONDS: u32 = 290;
 /// Small pages keep the peak of memory small at the start.
 const LIST_LIMIT: u32 = 500;
-/// The first retry comes soon: most failures are a server that restarts.
-const FIRST_RETRY: Duration = Duration::from_millis(500);
-const LAST_RETRY: Duration = Duration::from_secs(10);
-/// A watch that ended in silence is taken up again after a moment, so that a server that ends all of them at once does
-/// not make us a busy loop.
-const PAUSE: Duration = Duration::from_millis(50);
+/// A page has come whole by then: a few megabytes, after the server's own minute.
+const PAGE_DEADLINE: Duration = Duration::from_secs(60);
+/// A server accepts a watch at once, or has too much to do.
+const OPEN_DEADLINE: Duration = Duration::from_secs(30);
+/// A watch that was accepted begins with what happened meanwhile. A pause of so long after it, or so long altogether in
+/// a cluster where something always happens, and we are where the server is.
+const CATCH_UP: Duration = Duration::from_secs(1);
+const STREAMING: Duration = Duration::from_secs(5);
 
-/// So many failures in a row are said aloud.
+/// So many failures in a row are worth a line in the log.
 const WORTH_A_LOOK: u32 = 5;
 /// How long until it is tried again to read what we may not.
 const WITHOUT: Duration = Duration::from_mins(5);
@@ -92,15 +106,24 @@ struct HeadMeta {
     resource_version: String,
 }
 
-pub(crate) fn news(client: Client, kind: Kind, path: String) -> BoxStream<'static, News> {
+/// `seed` only sets the pauses between retries apart from those of other watches.
+pub(crate) fn news(
+    client: Client,
+    kind: Kind,
+    path: String,
+    freshness: Arc<Freshness>,
+    seed: u64,
+) -> BoxStream<'static, News> {
+    freshness.watch(kind);
     let state = State {
         client,
         kind,
         path,
+        freshness,
         version: None,
         listing: Listing::default(),
-        lines: None,
-        failures: 0,
+        open: None,
+        retry: Retry::new(seed ^ kind as u64),
         without: false,
     };
     futures_util::stream::unfold(state, |mut state| async move {
@@ -114,13 +137,65 @@ struct State {
     client: Client,
     kind: Kind,
     path: String,
+    freshness: Arc<Freshness>,
     /// Where the watch goes on; unknown: list first.
     version: Option<u64>,
     listing: Listing,
-    lines: Option<BoxStream<'static, std::io::Result<String>>>,
-    failures: u32,
+    open: Option<Open>,
+    retry: Retry,
     /// It counts as empty, since we may not read it.
     without: bool,
+}
+
+/// A watch that was accepted.
+struct Open {
+    lines: BoxStream<'static, std::io::Result<String>>,
+    since: Instant,
+    /// What happened before it was accepted has been told.
+    caught_up: bool,
+}
+
+impl Open {
+    /// How long a line may take.
+    fn patience(&self) -> Duration {
+        if self.caught_up { SILENCE } else { CATCH_UP }
+    }
+}
+
+/// Why there is no list or watch.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+    #[error("no answer within {} s", .0.as_secs())]
+    Late(Duration),
+    /// Told inside of a watch.
+    #[error("{message} (code {code})")]
+    Told { code: u16, message: String, retry_after: Option<Duration> },
+    #[error("a line that makes no sense")]
+    Garbled,
+}
+
+impl Failure {
+    fn code(&self) -> u16 {
+        match self {
+            Self::Api(kube::Error::Api(status)) => status.code,
+            Self::Told { code, .. } => *code,
+            Self::Api(_) | Self::Late(_) | Self::Garbled => 0,
+        }
+    }
+
+    /// How long the server asks us to wait.
+    fn asked(&self) -> Option<Duration> {
+        match self {
+            Self::Api(kube::Error::Api(status)) => {
+                let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+                Some(Duration::from_secs(seconds.into()))
+            }
+            Self::Told { retry_after, .. } => *retry_after,
+            Self::Api(_) | Self::Late(_) | Self::Garbled => None,
+        }
+    }
 }
 
 /// How far a list has come.
@@ -138,8 +213,8 @@ impl State {
             let Some(version) = self.version else {
                 match self.list().await {
                     Ok(listed) => return listed,
-                    Err(kube::Error::Api(status)) if self.may_go_without(status.code) => {
-                        if let Some(nothing) = self.go_without(&status.message).await {
+                    Err(error) if self.may_go_without(error.code()) => {
+                        if let Some(nothing) = self.go_without(&error).await {
                             return nothing;
                         }
                     }
@@ -147,54 +222,71 @@ impl State {
                 }
                 continue;
             };
-            let Some(lines) = &mut self.lines else {
+            let Some(open) = &mut self.open else {
                 match self.watch(version).await {
-                    Ok(lines) => self.lines = Some(lines),
-                    Err(kube::Error::Api(status)) if status.code == 410 => self.version = None,
-                    Err(error) => self.pause("watch", &error).await,
+                    Ok(lines) => self.open = Some(Open { lines, since: Instant::now(), caught_up: false }),
+                    Err(error) => self.fail("watch", &error).await,
                 }
                 continue;
             };
-            match lines.next().await {
-                Some(Ok(text)) => {
-                    if let Some(news) = self.read(text) {
-                        self.failures = 0;
+            let patience = open.patience();
+            self.freshness.waits(self.kind, patience);
+            match timeout(patience, open.lines.next()).await {
+                Ok(Some(Ok(text))) => match read(text) {
+                    Ok((version, news)) => {
+                        self.version = Some(version);
+                        open.caught_up |= matches!(news, News::Bookmark(_)) || open.since.elapsed() > STREAMING;
+                        if open.caught_up {
+                            self.freshness.heard(self.kind);
+                        }
                         return news;
                     }
+                    Err(Unread::Unversioned) => {}
+                    Err(Unread::Failed(error)) => self.fail("watch", &error).await,
+                },
+                Ok(Some(Err(_)) | None) => self.end().await,
+                Err(_) if !open.caught_up => {
+                    open.caught_up = true;
+                    self.freshness.heard(self.kind);
                 }
-                Some(Err(_)) | None => {
-                    self.lines = None;
-                    tokio::time::sleep(PAUSE).await;
+                Err(_) => {
+                    tracing::debug!(kind = self.kind.name(), "a watch has gone silent, it is taken up again");
+                    self.end().await;
                 }
             }
         }
     }
 
-    /// An error event, or a line that makes no sense, means that the place is lost.
-    fn read(&mut self, json: String) -> Option<News> {
-        let Some((event, head)) = head(&json) else {
+    /// The watch is over; the next one goes on where it was.
+    async fn end(&mut self) {
+        let lasted = self.open.take().map_or(Duration::ZERO, |open| open.since.elapsed());
+        let pause = self.retry.after_end(lasted);
+        self.sleep(pause).await;
+    }
+
+    /// The watch failed, or was refused. Whoever has no place to go on from lists again, and so does whoever may not
+    /// watch: a list tells whether the kind can be done without.
+    async fn fail(&mut self, what: &'static str, error: &Failure) {
+        self.open = None;
+        let lost = matches!(error, Failure::Garbled) || error.code() == 410;
+        if lost || self.may_go_without(error.code()) {
             self.version = None;
-            self.lines = None;
-            return None;
-        };
-        let version = head.resource_version.parse().ok()?;
-        self.version = Some(version);
-        match event {
-            Told::Bookmark => Some(News::Bookmark(version)),
-            Told::Deleted | Told::Changed => Some(News::Changed(Line {
-                deleted: event == Told::Deleted,
-                key: Key::new(&head.namespace, &head.name),
-                version,
-                json,
-            })),
         }
+        self.pause(what, error).await;
+    }
+
+    async fn sleep(&mut self, pause: Duration) {
+        self.freshness.waits(self.kind, pause);
+        tokio::time::sleep(pause).await;
     }
 
     /// The next page of the list. One that fails, as when the server has forgotten the list, starts it anew.
-    async fn list(&mut self) -> kube::Result<News> {
+    async fn list(&mut self) -> Result<News, Failure> {
         let mut listing = std::mem::take(&mut self.listing);
         let path = format!("{}?limit={LIST_LIMIT}{}", self.path, listing.from);
-        let text = self.client.request_text(request("GET", &path, None, Vec::new())).await?;
+        self.freshness.waits(self.kind, PAGE_DEADLINE);
+        let asked = self.client.request_text(request("GET", &path, None, Vec::new()));
+        let text = timeout(PAGE_DEADLINE, asked).await.map_err(|_| Failure::Late(PAGE_DEADLINE))??;
         let page: Page<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
         let mut objects = Vec::with_capacity(page.items.len());
         for item in page.items {
@@ -217,18 +309,21 @@ impl State {
         }
         let version = page.metadata.resource_version.parse().unwrap_or(0);
         self.version = Some(version);
-        self.failures = 0;
+        self.without = false;
+        self.freshness.heard(self.kind);
         Ok(News::Listed { last: objects, present: listing.present, unreadable: listing.unreadable, version })
     }
 
-    async fn watch(&mut self, version: u64) -> kube::Result<BoxStream<'static, std::io::Result<String>>> {
+    async fn watch(&mut self, version: u64) -> Result<BoxStream<'static, std::io::Result<String>>, Failure> {
         let path = format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}",
             self.path
         );
         let mut request = request("GET", &path, None, Vec::new());
         request.headers_mut().insert(http::header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
-        let reader = self.client.request_stream(request).await?;
+        self.freshness.waits(self.kind, OPEN_DEADLINE);
+        let asked = self.client.request_stream(request);
+        let reader = timeout(OPEN_DEADLINE, asked).await.map_err(|_| Failure::Late(OPEN_DEADLINE))??;
         Ok(Box::pin(reader).lines().boxed())
     }
 
@@ -238,27 +333,65 @@ impl State {
     }
 
     /// The first time it counts as an empty list; after that somebody may have granted what was missing.
-    async fn go_without(&mut self, why: &str) -> Option<News> {
+    async fn go_without(&mut self, why: &Failure) -> Option<News> {
+        self.freshness.goes_without(self.kind);
         if self.without {
-            tokio::time::sleep(WITHOUT).await;
+            self.sleep(WITHOUT).await;
             return None;
         }
         self.without = true;
-        tracing::error!(kind = self.kind.name(), why, "a kind cannot be read, what depends on it is off");
+        tracing::error!(kind = self.kind.name(), %why, "a kind cannot be read, what depends on it is off");
         Some(News::Listed { last: Vec::new(), present: BTreeSet::new(), unreadable: Vec::new(), version: 0 })
     }
 
-    async fn pause(&mut self, what: &'static str, error: &kube::Error) {
+    async fn pause(&mut self, what: &'static str, error: &Failure) {
         // One failure is a server that restarts; several in a row are worth a look.
-        if self.failures == WORTH_A_LOOK {
+        if self.retry.failures() == WORTH_A_LOOK {
             tracing::error!(kind = self.kind.name(), what, %error, "a kind cannot be read, nothing is decided without it");
         } else {
             tracing::debug!(kind = self.kind.name(), what, %error, "trying again");
         }
-        let delay = FIRST_RETRY.saturating_mul(1 << self.failures.min(10)).min(LAST_RETRY);
-        self.failures += 1;
-        tokio::time::sleep(delay).await;
+        let pause = self.retry.after_error(error.asked());
+        self.sleep(pause).await;
     }
+}
+
+/// A line that is no news.
+enum Unread {
+    /// Of an object without a version, which no server sends.
+    Unversioned,
+    Failed(Failure),
+}
+
+/// News and the version up to which everything has been told.
+fn read(json: String) -> Result<(u64, News), Unread> {
+    let line: RawLine<'_> = serde_json::from_str(&json).map_err(|_| Unread::Failed(Failure::Garbled))?;
+    let told = match line.event {
+        "ADDED" | "MODIFIED" => Told::Changed,
+        "DELETED" => Told::Deleted,
+        "BOOKMARK" => Told::Bookmark,
+        _ => return Err(Unread::Failed(failure(line.object.get()))),
+    };
+    let head: Head = serde_json::from_str(line.object.get()).map_err(|_| Unread::Failed(Failure::Garbled))?;
+    let head = head.metadata;
+    let version = head.resource_version.parse().map_err(|_| Unread::Unversioned)?;
+    let news = match told {
+        Told::Bookmark => News::Bookmark(version),
+        Told::Deleted | Told::Changed => News::Changed(Line {
+            deleted: told == Told::Deleted,
+            key: Key::new(&head.namespace, &head.name),
+            version,
+            json,
+        }),
+    };
+    Ok((version, news))
+}
+
+/// What an error event says.
+fn failure(status: &str) -> Failure {
+    let Ok(status) = serde_json::from_str::<kube::core::Status>(status) else { return Failure::Garbled };
+    let seconds = status.details.as_ref().map(|details| details.retry_after_seconds.into());
+    Failure::Told { code: status.code, message: status.message, retry_after: seconds.map(Duration::from_secs) }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -266,18 +399,6 @@ enum Told {
     Changed,
     Deleted,
     Bookmark,
-}
-
-fn head(json: &str) -> Option<(Told, HeadMeta)> {
-    let line: RawLine<'_> = serde_json::from_str(json).ok()?;
-    let told = match line.event {
-        "ADDED" | "MODIFIED" => Told::Changed,
-        "DELETED" => Told::Deleted,
-        "BOOKMARK" => Told::Bookmark,
-        _ => return None,
-    };
-    let head: Head = serde_json::from_str(line.object.get()).ok()?;
-    Some((told, head.metadata))
 }
 
 #[derive(Deserialize)]

@@ -5,8 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
-use karpenter_api::conditions::INSTANCE_TERMINATING;
+use karpenter_api::conditions::{INSTANCE_TERMINATING, REGISTERED, Status};
 use karpenter_api::labels::{TERMINATION_FINALIZER, TERMINATION_TIMESTAMP};
+use karpenter_index::Kind;
 use karpenter_provider::DeleteError;
 
 use super::finalize::{Step, next};
@@ -15,7 +16,7 @@ use super::{launch, nodes_of};
 use crate::clock::until;
 use crate::context::Context;
 use crate::error::{Error, Result, unless_gone};
-use crate::ownership::claim_provider_id;
+use crate::ownership::{claim_provider_id, node_provider_id};
 use crate::patch::Lock;
 use crate::reconciler::Action;
 use crate::recorder::{Event, ObjectRef};
@@ -29,6 +30,9 @@ const TERMINATING: Duration = Duration::from_secs(5);
 /// are one call.
 const TERMINATING_SOON: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(10);
+
+/// What the end of a claim is decided from.
+const READS: [Kind; 2] = [Kind::NodeClaim, Kind::Node];
 
 /// When to ask again whether the machine of a claim is gone.
 pub(crate) fn ask_again(claim: &NodeClaim, now: Timestamp) -> Duration {
@@ -62,11 +66,14 @@ pub(super) async fn finalize(claim: &NodeClaim, context: &Context, launched: &La
             Step::DeleteNodes(names) => {
                 for node in nodes.iter().filter(|node| node.metadata.name.as_ref().is_some_and(|n| names.contains(n))) {
                     let (name, uid) = (node.metadata.name.as_deref(), node.metadata.uid.as_deref());
-                    context.delete::<Node>(name.unwrap_or_default(), uid.unwrap_or_default()).await?;
+                    context.delete::<Node>(name.unwrap_or_default(), uid.unwrap_or_default(), &READS).await?;
                 }
                 return Ok(Action::Done);
             }
             Step::Terminate { provider_id } => {
+                if is_node_there(&claim, &provider_id, context).await? {
+                    return Ok(Action::After(TERMINATING_SOON));
+                }
                 let gone = terminate(&claim, &provider_id, context).await?;
                 match record_termination(&claim, context).await? {
                     None => return Ok(Action::Done),
@@ -97,6 +104,19 @@ fn past_unreadable_node(step: Step, claim: &NodeClaim, context: &Context) -> Res
     Ok(if is_over { Step::Terminate { provider_id: provider_id.to_owned() } } else { Step::AwaitReading })
 }
 
+/// Whether the Node of a registered claim is there after all, past what the watch has told: then it is drained first.
+/// Once the instance is on its way there is nothing left to drain.
+async fn is_node_there(claim: &NodeClaim, provider_id: &str, context: &Context) -> Result<bool> {
+    let going = claim.condition_status(INSTANCE_TERMINATING) == Status::True;
+    let registered = claim.condition_status(REGISTERED) == Status::True;
+    let name = claim.status.as_ref().and_then(|status| status.node_name.as_deref()).filter(|name| !name.is_empty());
+    let deadline = deadline(claim).map_err(|error| Error::other(error.to_string()))?;
+    let is_over = deadline.is_some_and(|deadline| deadline <= context.clock.now());
+    let Some(name) = name.filter(|_| registered && !going && !is_over) else { return Ok(false) };
+    let found = context.read::<Node>(name).await?;
+    Ok(found.is_some_and(|node| node_provider_id(&node) == Some(provider_id)))
+}
+
 async fn annotate(claim: &NodeClaim, deadline: &str, context: &Context) -> Result<Option<NodeClaim>> {
     let mut annotated = claim.clone();
     let annotations = annotated.metadata.annotations.get_or_insert_default();
@@ -117,6 +137,8 @@ pub(crate) async fn terminate(claim: &NodeClaim, provider_id: &str, context: &Co
     if context.gone.has(provider_id) {
         return Ok(true);
     }
+    // A Node that we have not heard of may have joined, with pods on it.
+    context.heard_lately(&READS)?;
     let mut target = claim.clone();
     target.status.get_or_insert_default().provider_id = Some(provider_id.to_owned());
     match context.provider.delete(&target).await {

@@ -9,6 +9,7 @@ use k8s_openapi::api::resource::v1::ResourceSlice;
 use karpenter_api::NodeClaim;
 use karpenter_api::conditions::{CONSISTENT_STATE_FOUND, CONSOLIDATABLE, INITIALIZED, LAUNCHED, REGISTERED, Status};
 use karpenter_api::labels;
+use karpenter_index::Kind;
 use karpenter_provider::{Machine, Registration, chain};
 use kube::Api;
 use kube::api::ListParams;
@@ -26,6 +27,8 @@ use crate::unreadable::LOOK_AGAIN;
 
 /// When to ask a provider again that is not ready for a Node to be registered, or look for devices nobody watches.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// What tells that a claim has run out of time.
+const READS: [Kind; 2] = [Kind::NodeClaim, Kind::Node];
 
 pub(super) struct Pass<'a> {
     pub(super) claim: NodeClaim,
@@ -237,6 +240,8 @@ impl<'a> Pass<'a> {
                 Ok(true)
             }
             liveness::Verdict::TimedOut { timeout, reason } => {
+                // It may have joined, and we have not heard of it.
+                self.context.heard_lately(&READS)?;
                 health::failed(&self.claim, self.context, self.registrations).await?;
                 tracing::debug!(claim = self.name(), ?timeout, reason, "terminating due to timeout");
                 self.delete(reason).await?;
@@ -251,7 +256,7 @@ impl<'a> Pass<'a> {
 
     /// Gives the claim up; its pods are planned afresh.
     async fn delete(&self, reason: &'static str) -> Result<()> {
-        self.context.delete::<NodeClaim>(self.name(), self.uid()).await?;
+        self.context.delete::<NodeClaim>(self.name(), self.uid(), &READS).await?;
         self.context.metrics.life.disrupted(&self.claim, reason, "");
         Ok(())
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use karpenter_api::NodeClaim;
-use karpenter_index::{Change, Key, Pair};
+use karpenter_index::{Change, Key, Kind, Pair};
 
 use super::counts::Stage;
 use super::surplus::{self, Member};
@@ -13,6 +13,9 @@ use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::ownership::pool_of;
 use crate::reconciler::{Action, Reconciler};
+
+/// What tells how many nodes there are, how many there should be, and which are worth least.
+const READS: [Kind; 4] = [Kind::NodeClaim, Kind::Node, Kind::NodePool, Kind::Pod];
 
 /// The controller `static.deprovisioning`, keyed by NodePool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +44,7 @@ impl Reconciler for Deprovisioning {
         if surplus == 0 {
             return Ok(Action::After(RECHECK));
         }
+        context.heard_lately(&READS)?;
         tracing::info!(
             pool = &*key.name,
             current = counts.active,
@@ -54,7 +58,7 @@ impl Reconciler for Deprovisioning {
         for Member { name, uid, .. } in going {
             deletions.push(Box::pin(async move {
                 // What the server answers is in the index at once, where it counts as deleting.
-                context.delete::<NodeClaim>(&name, &uid).await?;
+                context.delete::<NodeClaim>(&name, &uid, &READS).await?;
                 tracing::debug!(claim = name, "deleting nodeclaim");
                 Ok(name)
             }));

@@ -24,6 +24,10 @@ use crate::settings::Settings;
 
 pub(super) const NAME: &str = "eviction-queue";
 
+/// What tells that a pod has to leave, and whether it may. Budgets are the server's to keep: what we know of them only
+/// saves questions.
+const READS: [Kind; 3] = [Kind::Pod, Kind::Node, Kind::NodeClaim];
+
 /// The queue's entries: filled by drains, emptied here.
 #[derive(Clone, Debug, Default)]
 pub struct SharedEntries(Arc<Mutex<Entries>>);
@@ -226,6 +230,7 @@ impl Reconciler for Evictions {
             return Ok(Action::Done);
         };
         tell_protection(&pod.pod, &facts.protection(now), context);
+        context.heard_lately(&READS)?;
         match eviction::decide(&facts, entry.deadline, now) {
             Decision::Drop => Ok(self.drop_entry(&facts.key)),
             Decision::Wait => Ok(Action::Again),

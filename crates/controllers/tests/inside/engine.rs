@@ -11,6 +11,7 @@ use karpenter_index::{Change, Key, Kind};
 use serde_json::json;
 
 use super::lab::{Lab, NODES};
+use super::silence::Trouble;
 
 /// Knows of every Node what the last reconciliation saw.
 #[derive(Default)]
@@ -129,4 +130,111 @@ async fn an_answer_to_a_write_is_known_before_the_watch_tells_it() {
     let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
     lab.context.create::<k8s_openapi::api::core::v1::Node>(&node).await.unwrap();
     assert!(lab.context.index.node("n").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_went_silent_goes_on_where_it_was() {
+    // covers: STATE-08
+    let mut lab = Lab::new(1).await;
+    let mirror = Arc::new(Mirror::default());
+    lab.run(vec![mirror.clone()]);
+    lab.create(NODES, json!({"metadata": {"name": "a", "labels": {"mark": "1"}}})).await;
+    lab.create(NODES, json!({"metadata": {"name": "b", "labels": {"mark": "1"}}})).await;
+    lab.settle(200).await;
+    let (lists, looks) = (lab.reads.asked("LIST", "/nodes"), mirror.looks.lock().unwrap().clone());
+    lab.reads.suffer("/nodes", Trouble::Forgotten);
+    lab.patch(&format!("{NODES}/a"), json!({"metadata": {"labels": {"mark": "2"}}})).await;
+    lab.delete(&format!("{NODES}/b")).await;
+    lab.settle(30).await;
+    assert_eq!(mirror.seen.lock().unwrap()["a"].as_deref(), Some("1"), "nobody says anything");
+    // The silence began some seconds before, with the last bookmark.
+    lab.settle(50).await;
+    let want = BTreeMap::from([("a".to_owned(), Some("2".to_owned())), ("b".to_owned(), None)]);
+    assert_eq!(*mirror.seen.lock().unwrap(), want);
+    lab.settle(200).await;
+    assert_eq!(lab.reads.asked("LIST", "/nodes"), lists, "it knows where it was");
+    for (name, before) in looks {
+        assert_eq!(mirror.looks.lock().unwrap()[&name], before + 1, "{name}: each event is told once");
+    }
+    assert!(lab.context.is_fresh() && lab.context.hung().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_every_watch_at_once_is_not_asked_without_a_pause() {
+    for (trouble, lists) in [(Trouble::EndsAtOnce, 0), (Trouble::FailsInside(500), 0), (Trouble::FailsInside(410), 15)]
+    {
+        let mut lab = Lab::new(1).await;
+        lab.run(vec![Arc::new(Mirror::default())]);
+        lab.settle(20).await;
+        let before = (lab.reads.asked("WATCH", "/nodes"), lab.reads.asked("LIST", "/nodes"));
+        lab.reads.suffer("/nodes", trouble);
+        lab.settle(60).await;
+        let watches = lab.reads.asked("WATCH", "/nodes") - before.0;
+        assert!((5..=15).contains(&watches), "{trouble:?}: asked {watches} times in a minute");
+        let listed = lab.reads.asked("LIST", "/nodes") - before.1;
+        assert!(listed <= lists, "{trouble:?}: listed {listed} times");
+        // A watch that is accepted and ends at once has told nothing.
+        lab.settle(60).await;
+        assert!(!lab.context.is_fresh() || trouble == Trouble::FailsInside(410), "{trouble:?}");
+        lab.reads.recover();
+        lab.settle(20).await;
+        assert!(lab.context.is_fresh(), "{trouble:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_we_may_not_read_and_need_not_holds_nothing_up() {
+    let mut lab = Lab::new(1).await;
+    let settings = karpenter_controllers::Settings { capacity_buffers: true, ..Default::default() };
+    lab.reads.suffer("/podtemplates", Trouble::Forbidden);
+    lab.run_with(vec![Arc::new(Mirror::default())], settings);
+    for granted in [false, true, false] {
+        if granted {
+            lab.reads.recover();
+        } else {
+            lab.reads.suffer("/podtemplates", Trouble::Forbidden);
+        }
+        lab.settle(600).await;
+        assert!(lab.context.is_fresh(), "{granted}: {:?}", lab.context.freshness.stale(&Kind::ALL));
+        assert!(lab.context.hung().is_empty(), "{:?}", lab.context.hung());
+    }
+    lab.reads.suffer("/nodes", Trouble::Forbidden);
+    lab.settle(600).await;
+    assert!(!lab.context.is_fresh(), "nodes are needed");
+}
+
+/// Never comes to an end.
+struct Stuck;
+
+#[async_trait]
+impl Reconciler for Stuck {
+    fn name(&self) -> &'static str {
+        "stuck"
+    }
+
+    fn wake(&self, change: &Change, _context: &Context) -> Vec<Key> {
+        if change.kind == Kind::Node { vec![change.key.clone()] } else { Vec::new() }
+    }
+
+    async fn reconcile(&self, _key: &Key, _context: &Context) -> Result<Action> {
+        std::future::pending().await
+    }
+
+    fn longest(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_never_ends_is_known_to_hang() {
+    let mut lab = Lab::new(1).await;
+    lab.run(vec![Arc::new(Stuck), Arc::new(Mirror::default())]);
+    lab.settle(3_600).await;
+    assert!(lab.context.hung().is_empty(), "an engine with nothing to do is well");
+    lab.create(NODES, json!({"metadata": {"name": "a"}})).await;
+    lab.settle(59).await;
+    assert!(lab.context.hung().is_empty());
+    lab.settle(3).await;
+    assert_eq!(lab.context.hung().len(), 1);
+    assert!(lab.context.hung()[0].starts_with("stuck is busy with a for 6"), "{:?}", lab.context.hung());
 }

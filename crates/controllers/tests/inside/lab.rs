@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::scythe::{Scythe, Watched};
 use super::shop::Shop;
+use super::silence::{Reads, Troubled};
 
 const START: &str = "2026-01-01T00:00:00Z";
 
@@ -25,6 +26,8 @@ pub(crate) struct Lab {
     pub(crate) shop: Arc<Shop>,
     /// Everything the controllers write passes it.
     pub(crate) scythe: Scythe,
+    /// What becomes of what they read.
+    pub(crate) reads: Reads,
     pub(crate) context: Arc<Context>,
     clock: Clock,
     engine: Option<JoinHandle<()>>,
@@ -50,8 +53,9 @@ impl Lab {
         let clock = Clock::starting_at(start);
         let shop = Arc::new(Shop::new(cluster.handle().clone()));
         let scythe = Scythe::default();
-        let context = Self::context(&server, &scythe, &clock, shop.clone(), Settings::default());
-        let lab = Self { server, client, _cluster: cluster, shop, scythe, context, clock, engine: None };
+        let reads = Reads::default();
+        let context = Self::context(&server, &scythe, &reads, &clock, shop.clone(), Settings::default());
+        let lab = Self { server, client, _cluster: cluster, shop, scythe, reads, context, clock, engine: None };
         for crd in karpenter_api::crds() {
             lab.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await;
         }
@@ -61,12 +65,14 @@ impl Lab {
     fn context(
         server: &ApiServer,
         scythe: &Scythe,
+        reads: &Reads,
         clock: &Clock,
         provider: Arc<dyn CloudProvider>,
         settings: Settings,
     ) -> Arc<Context> {
         let words = Arc::new(Vocabulary::kubernetes());
-        let client = Client::new(Watched { server: server.service(), scythe: scythe.clone() }, "default");
+        let inner = Watched { server: server.service(), scythe: scythe.clone() };
+        let client = Client::new(Troubled { inner, reads: reads.clone() }, "default");
         Arc::new(Context::new(client, clock.clone(), provider, words, settings))
     }
 
@@ -88,7 +94,7 @@ impl Lab {
     ) {
         self.crash();
         self.scythe.revive();
-        self.context = Self::context(&self.server, &self.scythe, &self.clock, provider, settings);
+        self.context = Self::context(&self.server, &self.scythe, &self.reads, &self.clock, provider, settings);
         self.engine = Some(tokio::spawn(Engine::new(self.context.clone(), reconcilers).run()));
     }
 

@@ -17,12 +17,15 @@ use tokio::task::JoinHandle;
 use crate::cloud::{Cloud, node_name};
 use crate::objects;
 use crate::scythe::{Scythe, Watched};
+use crate::silence::{Reads, Troubled};
 
 pub(crate) struct Stage {
     /// The users' way to the API server; the controllers have their own.
     pub(crate) client: Client,
     pub(crate) cloud: Arc<Cloud>,
     pub(crate) scythe: Scythe,
+    /// What becomes of what the controllers read.
+    pub(crate) reads: Reads,
     pub(crate) settings: Settings,
     pub(crate) context: Arc<Context>,
     back: Back,
@@ -40,10 +43,11 @@ pub(crate) enum Back {
 
 impl Back {
     /// A client for the controllers, which sees and can be cut off at every effect. A real server cannot die for us.
-    fn controllers_client(&self, scythe: &Scythe) -> Client {
+    fn controllers_client(&self, scythe: &Scythe, reads: &Reads) -> Client {
         match self {
             Self::Embedded(server) => {
-                Client::new(Watched { server: server.service(), scythe: scythe.clone() }, "default")
+                let inner = Watched { server: server.service(), scythe: scythe.clone() };
+                Client::new(Troubled { inner, reads: reads.clone() }, "default")
             }
             Self::Real(client) => client.clone(),
         }
@@ -97,9 +101,10 @@ impl Stage {
         let cluster = Cluster::start(client.clone(), karpenter_cluster::clock::Clock::starting_at(start), around);
         let scythe = Scythe::default();
         let cloud = Arc::new(Cloud::new(cluster.handle().clone(), clock.clone(), scythe.clone()));
-        let controllers = back.controllers_client(&scythe);
+        let reads = Reads::default();
+        let controllers = back.controllers_client(&scythe, &reads);
         let context = Arc::new(context(controllers, &clock, &cloud, &settings));
-        let mut stage = Self { client, cloud, scythe, settings, context, back, clock, cluster, engine: None };
+        let mut stage = Self { client, cloud, scythe, reads, settings, context, back, clock, cluster, engine: None };
         stage.install().await;
         stage.start();
         stage
@@ -128,7 +133,7 @@ impl Stage {
     /// Starts the controllers: a new process, with nothing in memory.
     pub(crate) fn start(&mut self) {
         self.scythe.revive();
-        let controllers = self.back.controllers_client(&self.scythe);
+        let controllers = self.back.controllers_client(&self.scythe, &self.reads);
         self.context = Arc::new(context(controllers, &self.clock, &self.cloud, &self.settings));
         let all: Vec<Arc<dyn Reconciler>> = roster::life(&self.settings);
         self.engine = Some(tokio::spawn(Engine::new(self.context.clone(), all).run()));

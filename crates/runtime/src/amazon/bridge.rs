@@ -10,6 +10,7 @@ use karpenter_api::{EC2NodeClass, NodeClaim, NodePool};
 use karpenter_controllers::error::unless_gone;
 use karpenter_controllers::recorder::Event;
 use karpenter_controllers::{Context, ObjectRef};
+use karpenter_index::Kind;
 use karpenter_provider::{BoxError, Notice, Recorder, Severity, Subject};
 use karpenter_provider_aws::objects::deadline_patch;
 use karpenter_provider_aws::offering_series::Sold;
@@ -18,6 +19,9 @@ use kube::Client;
 
 use super::node_class::Classes;
 use crate::metrics::CloudSeries;
+
+/// What an interruption is decided from.
+const READS: [Kind; 2] = [Kind::NodeClaim, Kind::Node];
 
 /// The provider is part of the context, so it exists first.
 pub(crate) struct Bridge {
@@ -40,6 +44,12 @@ impl Bridge {
     /// The context, once it has seen the cluster.
     fn informed(&self) -> Option<Arc<Context>> {
         self.context.get()?.upgrade().filter(|context| context.index.is_listed())
+    }
+
+    /// The context, while it hears of claims and Nodes. When it does not, the server is asked itself: a reclaim does not
+    /// wait for a watch.
+    fn up_to_date(&self) -> Option<Arc<Context>> {
+        self.informed().filter(|context| context.freshness.is_fresh(&READS))
     }
 }
 
@@ -67,14 +77,14 @@ impl Objects for Bridge {
     }
 
     async fn node_claims(&self) -> Result<Vec<Arc<NodeClaim>>, BoxError> {
-        match self.informed() {
+        match self.up_to_date() {
             Some(context) => Ok(context.index.node_claims()),
             None => self.live.node_claims().await,
         }
     }
 
     async fn node(&self, name: &str) -> Result<Option<Arc<Node>>, BoxError> {
-        match self.informed() {
+        match self.up_to_date() {
             Some(context) => Ok(context.index.node(name)),
             None => self.live.node(name).await,
         }
@@ -83,7 +93,7 @@ impl Objects for Bridge {
     /// The index sees the deletion at once, so the pass that follows plans the pods of that node, and no window is
     /// waited for: a spot instance is gone in two minutes.
     async fn end_claim(&self, claim: &NodeClaim, deadline: Option<Timestamp>) -> Result<bool, BoxError> {
-        let Some(context) = self.informed() else { return self.live.end_claim(claim, deadline).await };
+        let Some(context) = self.up_to_date() else { return self.live.end_claim(claim, deadline).await };
         let of = |field: &Option<String>| field.clone().unwrap_or_default();
         let (name, uid) = (of(&claim.metadata.name), of(&claim.metadata.uid));
         if let Some(deadline) = deadline {
@@ -92,7 +102,7 @@ impl Objects for Bridge {
                 return Ok(false);
             }
         }
-        context.delete::<NodeClaim>(&name, &uid).await?;
+        context.delete::<NodeClaim>(&name, &uid, &READS).await?;
         context.trigger_provisioning_now(&uid);
         Ok(true)
     }

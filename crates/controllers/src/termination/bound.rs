@@ -1,0 +1,58 @@
+//! The pods of a node as the API server itself has them, asked for once before its instance goes.
+//!
+//! The index knows what the watch has told. A watch can be silent without anybody noticing for a minute, and a pod bound
+//! in that minute would die with the instance, whatever its budget says.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use karpenter_index::{Interner, Kind, Object, Unreadable, reduce};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::pods::PodFacts;
+use crate::write::request;
+
+/// A node has a few hundred pods at most. Whoever does not get an answer tries again.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What is bound to a node.
+#[derive(Debug, Default)]
+pub(super) struct Bound {
+    pub(super) pods: Vec<PodFacts>,
+    /// Why pods that are there cannot be read.
+    pub(super) unreadable: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+/// Asks without a resource version, which is answered with what is true now. What the watch has not told yet goes into
+/// the index too: evictions look pods up there.
+pub(super) async fn pods_on(node: &str, context: &Context) -> Result<Bound> {
+    let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}");
+    let asked = context.client.request_text(request("GET", &path, None, Vec::new()));
+    let text = timeout(DEADLINE, asked).await;
+    let text = text.map_err(|_| Error::other(format!("listing the pods of node {node}: no answer in time")))??;
+    let list: List<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+    let (mut bound, mut interner) = (Bound::default(), Interner::default());
+    for item in list.items {
+        match serde_json::from_str::<Pod>(item.get()) {
+            Ok(pod) => {
+                bound.pods.push(PodFacts::of(&reduce::read_pod(&pod, &mut interner)));
+                context.saw(Object::from(pod));
+            }
+            Err(error) => {
+                bound.unreadable.push(error.to_string());
+                context.saw_unreadable(Unreadable::of(Kind::Pod, item.get(), error.to_string()));
+            }
+        }
+    }
+    Ok(bound)
+}
