@@ -5,7 +5,8 @@
 //!   AWS calls ─────┼─▶ Amazon: provider, its reconcilers, its tasks ─┐
 //!   settings ──────┘                                                 ├─▶ Autoscaler ──▶ Engine + tasks
 //!                        roster: everything that runs ───────────────┘        └──▶ serve: /healthz /readyz /metrics
-//!   lease: which replica works; webhook: objects of v1beta1; requests: how fast we ask
+//!   lease: which replica works; webhook: objects of v1beta1
+//!   client: the way to the API server; requests: how fast we ask; deadline: how long we wait
 //!   log: tracing events as lines people and log shippers read
 //! ```
 //!
@@ -14,7 +15,9 @@
 
 mod amazon;
 mod autoscaler;
+pub mod client;
 mod connections;
+pub mod deadline;
 pub mod lease;
 pub mod log;
 mod metered;

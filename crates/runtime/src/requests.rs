@@ -132,9 +132,14 @@ where
     }
 }
 
+/// Whether the answer lasts as long as there is something to say.
+pub(crate) fn is_watch(query: &str) -> bool {
+    query.split('&').any(|part| part == "watch=true" || part == "watch=1")
+}
+
 /// What a request is about. Names are left out: there are too many of them.
 fn target(method: &str, path: &str, query: &str) -> Target {
-    let watch = query.split('&').any(|part| part == "watch=true" || part == "watch=1");
+    let watch = is_watch(query);
     let mut parts = path.trim_matches('/').split('/');
     let (group, version) = match parts.next() {
         Some("api") => (String::new(), parts.next().unwrap_or_default().to_owned()),

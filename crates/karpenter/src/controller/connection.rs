@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use karpenter_api::ConversionService;
-use karpenter_runtime::requests::{Counted, Requests};
-use kube::client::ClientBuilder;
+use karpenter_runtime::client;
+use karpenter_runtime::requests::Requests;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
@@ -39,15 +39,14 @@ impl Connection {
 
     /// A client that shares neither connections nor rate with ours.
     pub(crate) async fn another_client(&self) -> anyhow::Result<Client> {
-        Client::try_from(self.config.clone()).context("cannot connect")
+        client::connect(self.config.clone(), &Requests::new(50, 100)).context("cannot connect")
     }
 
     /// What the conversion webhook asks with. It goes at a rate of its own, as whoever reaches the webhook makes it ask: that
     /// must not hold up a drain.
     pub(crate) fn client_of_conversion(&self) -> anyhow::Result<Client> {
         let ClientRate { per_second, burst } = CONVERSION_RATE;
-        let builder = ClientBuilder::try_from(self.config.clone()).context("cannot connect")?;
-        Ok(builder.with_layer(&Counted(Requests::new(per_second, burst))).build())
+        client::connect(self.config.clone(), &Requests::new(per_second, burst)).context("cannot connect")
     }
 
     pub(crate) async fn from_file(file: &Path) -> anyhow::Result<Self> {
@@ -63,8 +62,7 @@ impl Connection {
         // in the client for minutes, at growing distances, while the budget has long had room.
         config.default_retry = false;
         let requests = Requests::new(rate.per_second, rate.burst);
-        let builder = ClientBuilder::try_from(config.clone()).context("cannot connect")?;
-        let client = builder.with_layer(&Counted(requests.clone())).build();
+        let client = client::connect(config.clone(), &requests).context("cannot connect")?;
         Ok(Self { client, requests, config })
     }
 
@@ -107,12 +105,22 @@ impl Connection {
 
     /// Waits for our kinds: without them nothing can be watched, and whoever installs them may come after us.
     pub(crate) async fn await_crds(&self) -> anyhow::Result<()> {
-        let mut told = false;
+        let (mut told, mut unanswered) = (false, false);
         loop {
-            let missing = self.missing_kinds().await?;
-            if missing.is_empty() {
-                return Ok(());
-            }
+            let missing = match self.missing_kinds().await {
+                Ok(missing) if missing.is_empty() => return Ok(()),
+                Ok(missing) => missing,
+                // A server that refuses us needs somebody; one that is away comes back, and whoever exits meanwhile is
+                // restarted ever later.
+                Err(error) if is_refusal(&error) => return Err(error),
+                Err(error) => {
+                    if !std::mem::replace(&mut unanswered, true) {
+                        tracing::error!(error = format!("{error:#}"), "the API server does not answer, waiting for it");
+                    }
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    continue;
+                }
+            };
             if !told {
                 let missing = missing.join(", ");
                 let hint = "karpenter crds | kubectl apply --server-side -f -, or start with --install-crds";
@@ -158,6 +166,14 @@ impl Connection {
     }
 }
 
+/// The server has answered, and the same again would be answered alike.
+fn is_refusal(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => !matches!(status.code, 429 | 500..),
+        Some(_) | None => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -165,6 +181,19 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+
+    #[test]
+    fn only_a_refusal_ends_the_start() {
+        let answered = |code: u16| {
+            let status = kube::core::Status { code, ..kube::core::Status::default() };
+            anyhow::Error::new(kube::Error::Api(Box::new(status))).context("cannot ask")
+        };
+        for (code, refusal) in [(401, true), (403, true), (429, false), (500, false), (503, false)] {
+            assert_eq!(is_refusal(&answered(code)), refusal, "{code}");
+        }
+        let gone = kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
+        assert!(!is_refusal(&anyhow::Error::new(gone).context("cannot ask")));
+    }
 
     #[tokio::test]
     async fn a_refusal_is_handed_on_at_once() {
