@@ -25,8 +25,8 @@ pub(crate) fn policy() -> Policy {
 }
 
 impl Fleet {
-    /// Ten pods a node over 20 pools and everything sold in one region, everything free to go at once.
-    pub(crate) fn new(nodes: usize) -> Self {
+    /// Ten pods a node over 20 pools and everything sold in one region, as much of it free to go at once as the budget says.
+    pub(crate) fn new(nodes: usize, budget: &str) -> Self {
         let (class, settings) = (NodeClassFacts::default(), Ec2Settings::default());
         let types = karpenter_ec2::instance_types(builtin::catalogue(), "us-east-1", &class, &settings);
         let types: Arc<[Arc<InstanceType>]> =
@@ -34,7 +34,7 @@ impl Fleet {
         let size = Size { nodes, pods: 10 * nodes, ..cluster::LARGE };
         let mut world = cluster::cluster(size, &types, &ZONES, SEED);
         world.vocabulary = Arc::new(karpenter_ec2::vocabulary());
-        let facts = PoolFacts { budgets: vec![Budget::always("100%")], instance_types: types, ..PoolFacts::default() };
+        let facts = PoolFacts { budgets: vec![Budget::always(budget)], instance_types: types, ..PoolFacts::default() };
         let pools = world.pools.iter().map(|pool| (pool.name.clone(), facts.clone())).collect();
         Self { world, pools, next: 0 }
     }

@@ -17,7 +17,12 @@ fn passes(c: &mut Criterion) {
     let mut group = c.benchmark_group("pass");
     group.sample_size(10).sampling_mode(SamplingMode::Flat).warm_up_time(Duration::from_secs(1));
     for nodes in SIZES {
-        let mut fleet = Fleet::new(nodes);
+        let usual = Fleet::new(nodes, "10%");
+        group.bench_function(format!("cold/default-budget/{nodes}"), |bencher| {
+            bencher.iter(|| propose(&usual.snapshot(), &policy()));
+        });
+        drop(usual);
+        let mut fleet = Fleet::new(nodes, "100%");
         group.bench_function(format!("cold/{nodes}"), |bencher| {
             bencher.iter(|| propose(&fleet.snapshot(), &policy()));
         });
