@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use karpenter_controllers::Clock;
 use karpenter_provider_aws::{Aws, Settings, startup, version};
+use karpenter_runtime::leadership::{Leadership, fence_aws};
 use karpenter_runtime::log::{self, Format, Log};
 use karpenter_runtime::metrics::Show;
 use karpenter_runtime::serve::{self, Profiling, Readiness};
@@ -130,6 +131,7 @@ async fn live(args: &Args, settings: &ControllerSettings) -> anyhow::Result<Exit
 pub(crate) struct Started {
     connection: Connection,
     clock: Clock,
+    leadership: Leadership,
     autoscaler: Autoscaler,
     _webhook: Option<shift::Hook>,
     market: Option<Simulated>,
@@ -185,7 +187,11 @@ async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness
         simulated = account.is_none(),
         "starting"
     );
-    let client = connection.client.clone();
+    let leadership = match settings.election {
+        Some(_) => Leadership::elected(),
+        None => Leadership::without_election(),
+    };
+    let (client, aws) = (connection.fenced(&leadership)?, fence_aws(aws, &leadership));
     let amazon = Amazon::start(client.clone(), &clock, aws, facts).await.context("cannot start the provider")?;
     let autoscaler = Autoscaler::new(client, clock.clone(), &amazon, settings.of_controllers());
     connection.requests.register(&autoscaler.context);
@@ -193,7 +199,7 @@ async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness
         account.asks.register(&mut autoscaler.context.metrics.plain_registry());
     }
     tracing::debug!(controllers = autoscaler.names().join(", "), "everything that runs");
-    Ok(Started { connection, clock, autoscaler, _webhook: webhook, market: simulated })
+    Ok(Started { connection, clock, leadership, autoscaler, _webhook: webhook, market: simulated })
 }
 
 /// Where nodes are bought.

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tower::{BoxError, Service, ServiceBuilder, service_fn};
 
 use crate::deadline::{Deadlines, Late};
+use crate::leadership::{Fenced, Leadership};
 use crate::requests::{Counted, Requests};
 
 /// A connection that says nothing for so long is asked whether it is still there.
@@ -30,20 +31,48 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// A client of a cluster whose requests are counted, go no faster than agreed, and end.
 pub fn connect(config: Config, requests: &Arc<Requests>) -> kube::Result<Client> {
-    connect_within(config, requests, Deadlines::default())
+    connect_fenced(config, requests, &Leadership::without_election())
 }
 
-fn connect_within(config: Config, requests: &Arc<Requests>, deadlines: Deadlines) -> kube::Result<Client> {
+/// The same, but it writes nothing unless we lead. It looks at that when the request goes out, after it has waited for its
+/// turn.
+pub fn connect_fenced(config: Config, requests: &Arc<Requests>, leadership: &Leadership) -> kube::Result<Client> {
+    connect_within(config, requests, leadership, Deadlines::default())
+}
+
+fn connect_within(
+    config: Config,
+    requests: &Arc<Requests>,
+    leadership: &Leadership,
+    deadlines: Deadlines,
+) -> kube::Result<Client> {
     if config.proxy_url.is_some() {
         // kube knows the ways through proxies. What is asked through one has its deadlines, but no keep-alive of ours.
-        let layers = ServiceBuilder::new().layer(Counted(requests.clone())).layer(deadlines).into_inner();
+        let layers = ServiceBuilder::new().layer(Counted(requests.clone())).layer(Fenced(leadership.clone()));
+        let layers = layers.layer(deadlines).into_inner();
         return Ok(ClientBuilder::try_from(config)?.with_layer(&layers).build());
     }
-    over(tcp(), config, requests, deadlines)
+    fenced_over(tcp(), config, requests, leadership, deadlines)
 }
 
-/// The same over connections of another kind.
+/// The same over connections of another kind, without a fence.
 pub fn over<C>(connector: C, config: Config, requests: &Arc<Requests>, deadlines: Deadlines) -> kube::Result<Client>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    fenced_over(connector, config, requests, &Leadership::without_election(), deadlines)
+}
+
+fn fenced_over<C>(
+    connector: C,
+    config: Config,
+    requests: &Arc<Requests>,
+    leadership: &Leadership,
+    deadlines: Deadlines,
+) -> kube::Result<Client>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,
@@ -59,6 +88,7 @@ where
     let pool = pool.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build::<_, Body>(connector);
     let service = ServiceBuilder::new()
         .layer(Counted(requests.clone()))
+        .layer(Fenced(leadership.clone()))
         .layer(deadlines)
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
@@ -116,7 +146,9 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
         let short = Duration::from_millis(50);
-        let client = connect_within(config, &Requests::new(10, 10), Deadlines { read: short, write: short }).unwrap();
+        let deadlines = Deadlines { read: short, write: short };
+        let free = Leadership::without_election();
+        let client = connect_within(config, &Requests::new(10, 10), &free, deadlines).unwrap();
         let asked = client.request_text(http::Request::get("/version").body(Vec::new()).unwrap()).await;
         assert!(matches!(&asked, Err(kube::Error::Service(why)) if why.is::<Late>()), "{asked:?}");
     }

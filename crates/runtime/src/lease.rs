@@ -1,7 +1,10 @@
 //! Who leads: of several replicas the one that holds the Lease works, and the others wait.
 //!
 //! The clocks of replicas need not agree: a lease counts as expired when it has not changed for its duration by the
-//! clock of whoever looks at it.
+//! clock of whoever looks at it. What a holder may rely on counts from the moment it *sent* the request that renewed:
+//! an answer that took long is no reason to believe in the lease for longer. See [`crate::leadership`].
+
+mod thread;
 
 use std::time::Duration;
 
@@ -13,12 +16,17 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::leadership::Leadership;
+pub use thread::{Candidacy, ElectionThread, StartError};
+
 /// So long nobody else takes a lease that is not renewed.
 pub const DURATION: Duration = Duration::from_secs(15);
 /// A holder that could not renew for so long gives up, well before somebody else takes over.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Between two tries.
 pub const RETRY: Duration = Duration::from_secs(2);
+/// A try that hangs, as on a connection that nobody answers on, leaves time for another one on a new connection.
+const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// One replica's part in the election.
 pub struct Election {
@@ -26,7 +34,10 @@ pub struct Election {
     name: String,
     identity: String,
     clock: Clock,
+    leadership: Leadership,
     seen: Option<Seen>,
+    /// When the last request that got or renewed the lease was sent.
+    renewed: Option<Instant>,
 }
 
 /// The lease as it was last seen to change.
@@ -52,10 +63,19 @@ enum Failure {
 }
 
 impl Election {
-    /// The client should be one of its own, so that nothing we do can keep a renewal waiting.
-    pub fn new(client: Client, clock: Clock, namespace: &str, name: &str, identity: &str) -> Self {
+    /// The client should be one of its own, so that nothing we do can keep a renewal waiting; and not a fenced one, which
+    /// would wait for what it is about to get. The leadership begins, goes on and ends with the lease.
+    pub fn new(
+        client: Client,
+        clock: Clock,
+        namespace: &str,
+        name: &str,
+        identity: &str,
+        leadership: Leadership,
+    ) -> Self {
         let leases = Api::namespaced(client, namespace);
-        Self { leases, name: name.to_owned(), identity: identity.to_owned(), clock, seen: None }
+        let (name, identity) = (name.to_owned(), identity.to_owned());
+        Self { leases, name, identity, clock, leadership, seen: None, renewed: None }
     }
 
     pub fn name(&self) -> &str {
@@ -65,36 +85,40 @@ impl Election {
     /// Waits until we lead.
     pub async fn acquire(&mut self) {
         loop {
-            match self.attempt().await {
-                Ok(true) => {
+            match self.attempt(ATTEMPT).await {
+                // Nobody can count on a lease that was granted too late.
+                Ok(true) if !self.left().is_zero() => {
                     tracing::info!(lease = self.name, identity = self.identity, "successfully acquired lease");
                     return;
                 }
-                Ok(false) => {}
+                Ok(_) => {}
                 Err(error) => tracing::error!(lease = self.name, %error, "cannot ask for the lease"),
             }
             sleep(RETRY).await;
         }
     }
 
-    /// Renews until the lease is lost.
+    /// Renews until the lease is lost, and with it leadership.
     pub async fn hold(&mut self) {
-        let mut renewed = Instant::now();
         loop {
-            sleep(RETRY).await;
-            let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
-            match timeout(left, self.attempt()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
+            sleep(RETRY.min(self.left())).await;
+            match self.attempt(ATTEMPT.min(self.left())).await {
+                Ok(true) => {}
                 // Somebody else has it. A write of ours that came too late is tried again.
-                Ok(Ok(false)) if !self.is_ours() => return,
-                Ok(Ok(false)) => {}
-                Ok(Err(error)) => tracing::error!(lease = self.name, %error, "cannot renew the lease"),
-                Err(_) => {}
+                Ok(false) if !self.is_ours() => break,
+                Ok(false) => {}
+                Err(error) => tracing::error!(lease = self.name, %error, "cannot renew the lease"),
             }
-            if renewed.elapsed() >= RENEW_DEADLINE {
-                return;
+            if self.left().is_zero() {
+                break;
             }
         }
+        self.leadership.end();
+    }
+
+    /// For how long we still try to renew.
+    fn left(&self) -> Duration {
+        self.renewed.map_or(Duration::ZERO, |sent| RENEW_DEADLINE.saturating_sub(sent.elapsed()))
     }
 
     fn is_ours(&self) -> bool {
@@ -103,6 +127,7 @@ impl Election {
 
     /// Lets go, so that another replica need not wait for the lease to expire.
     pub async fn release(&mut self) {
+        self.leadership.end();
         let Some(seen) = self.seen.take().filter(|seen| holder(&seen.lease) == self.identity) else { return };
         let mut lease = seen.lease;
         let spec = lease.spec.get_or_insert_default();
@@ -119,10 +144,12 @@ impl Election {
     }
 
     /// Whether we hold it now.
-    async fn attempt(&mut self) -> Result<bool, Failure> {
-        let read = self.leases.get_opt(&self.name);
-        let found = timeout(RENEW_DEADLINE, read).await.map_err(|_| Failure::Late)??;
-        let Some(lease) = found else { return self.create().await };
+    async fn attempt(&mut self, most: Duration) -> Result<bool, Failure> {
+        timeout(most, self.ask()).await.map_err(|_| Failure::Late)?
+    }
+
+    async fn ask(&mut self) -> Result<bool, Failure> {
+        let Some(lease) = self.leases.get_opt(&self.name).await? else { return self.create().await };
         let changed = |seen: &Seen| seen.lease.metadata.resource_version != lease.metadata.resource_version;
         if self.seen.as_ref().is_none_or(changed) {
             self.seen = Some(Seen { lease: lease.clone(), at: Instant::now() });
@@ -132,7 +159,8 @@ impl Election {
             Step::Wait => Ok(false),
             Step::Write(spec) => {
                 let wanted = Lease { spec: Some(*spec), ..lease };
-                self.wrote(self.leases.replace(&self.name, &PostParams::default(), &wanted).await)
+                let sent = Instant::now();
+                self.wrote(sent, self.leases.replace(&self.name, &PostParams::default(), &wanted).await)
             }
         }
     }
@@ -140,14 +168,17 @@ impl Election {
     async fn create(&mut self) -> Result<bool, Failure> {
         let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
         let spec = Some(ours(&self.identity, self.clock.now(), 0));
+        let sent = Instant::now();
         let made = self.leases.create(&PostParams::default(), &Lease { metadata, spec }).await;
-        self.wrote(made)
+        self.wrote(sent, made)
     }
 
     /// Somebody else may have been faster, which is no failure.
-    fn wrote(&mut self, outcome: kube::Result<Lease>) -> Result<bool, Failure> {
+    fn wrote(&mut self, sent: Instant, outcome: kube::Result<Lease>) -> Result<bool, Failure> {
         match outcome {
             Ok(lease) => {
+                self.renewed = Some(sent);
+                self.leadership.extend(sent);
                 self.seen = Some(Seen { lease, at: Instant::now() });
                 Ok(true)
             }

@@ -5,7 +5,7 @@
 //!   AWS calls ─────┼─▶ Amazon: provider, its reconcilers, its tasks ─┐
 //!   settings ──────┘                                                 ├─▶ Autoscaler ──▶ Engine + tasks
 //!                        roster: everything that runs ───────────────┘        └──▶ serve: /healthz /readyz /metrics
-//!   lease: which replica works; webhook: objects of v1beta1
+//!   lease: which replica works; leadership: nothing is done without it; webhook: objects of v1beta1
 //!   client: the way to the API server; requests: how fast we ask; deadline: how long we wait
 //!   log: tracing events as lines people and log shippers read
 //! ```
@@ -18,6 +18,7 @@ mod autoscaler;
 pub mod client;
 mod connections;
 pub mod deadline;
+pub mod leadership;
 pub mod lease;
 pub mod log;
 mod metered;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use karpenter_controllers::{Settings, Shift};
+use karpenter_runtime::leadership::{Leadership, fence_aws};
 use karpenter_runtime::lease::{DURATION, Election, RETRY};
 use karpenter_runtime::{Amazon, Autoscaler};
 use serde_json::{Value, json};
@@ -32,10 +33,14 @@ impl Replica {
             (lab.client.clone(), lab.clock.clone(), lab.region.clone(), lab.facts.clone());
         let identity = name.clone();
         let process = tokio::spawn(async move {
-            let amazon = Amazon::start(client.clone(), &clock, region.aws(), facts).await.unwrap();
-            let autoscaler = Autoscaler::new(client.clone(), clock.clone(), &amazon, Settings::default());
+            let leadership = Leadership::elected();
+            let fenced = leadership.fence(client.clone());
+            let aws = fence_aws(region.aws(), &leadership);
+            let amazon = Amazon::start(fenced.clone(), &clock, aws, facts).await.unwrap();
+            let autoscaler = Autoscaler::new(fenced, clock.clone(), &amazon, Settings::default());
             let (lead, mut leads) = watch::channel(false);
-            let mut election = Election::new(client, clock, "karpenter", "karpenter-leader-election", &identity);
+            let mut election =
+                Election::new(client, clock, "karpenter", "karpenter-leader-election", &identity, leadership);
             let start = async move {
                 if leads.wait_for(|yes| *yes).await.is_err() {
                     std::future::pending::<()>().await;

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use karpenter_api::ConversionService;
 use karpenter_runtime::client;
+use karpenter_runtime::leadership::Leadership;
 use karpenter_runtime::requests::Requests;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -24,6 +25,7 @@ const CONVERSION_RATE: ClientRate = ClientRate { per_second: 20, burst: 40 };
 const FIELD_MANAGER: &str = "karpenter";
 
 pub(crate) struct Connection {
+    /// For what is done whether we lead or not.
     pub(crate) client: Client,
     /// What goes over the client, and how fast.
     pub(crate) requests: Arc<Requests>,
@@ -37,9 +39,15 @@ impl Connection {
         Self::new(config, rate)
     }
 
-    /// A client that shares neither connections nor rate with ours.
-    pub(crate) async fn another_client(&self) -> anyhow::Result<Client> {
-        client::connect(self.config.clone(), &Requests::new(50, 100)).context("cannot connect")
+    /// Makes a client that shares neither connections nor rate with ours, on whatever thread this is called.
+    pub(crate) fn another_client(&self) -> impl FnOnce() -> kube::Result<Client> + Send + 'static + use<> {
+        let config = self.config.clone();
+        move || client::connect(config, &Requests::new(50, 100))
+    }
+
+    /// A client that shares our rate and writes nothing unless we lead.
+    pub(crate) fn fenced(&self, leadership: &Leadership) -> anyhow::Result<Client> {
+        client::connect_fenced(self.config.clone(), &self.requests, leadership).context("cannot connect")
     }
 
     /// What the conversion webhook asks with. It goes at a rate of its own, as whoever reaches the webhook makes it ask: that

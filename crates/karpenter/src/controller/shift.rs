@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use futures_util::FutureExt as _;
 use karpenter_api::ConversionService;
 use karpenter_controllers::{Clock, Shift};
-use karpenter_runtime::lease::Election;
+use karpenter_runtime::lease::{Candidacy, ElectionThread};
 use karpenter_runtime::metrics::Leading;
 use karpenter_runtime::serve::Readiness;
 use karpenter_runtime::webhook::{self, Keeper, Webhook};
@@ -33,7 +33,7 @@ pub(super) async fn work(
     readiness: &Readiness,
     end: &mut End,
 ) -> anyhow::Result<ExitCode> {
-    let Started { connection, clock, autoscaler, _webhook: webhook, market } = started;
+    let Started { connection, clock, leadership, autoscaler, _webhook: webhook, market } = started;
     let context = Arc::clone(&autoscaler.context);
     let (lead, leads) = watch::channel(false);
     let (finish, finishes) = watch::channel(false);
@@ -57,31 +57,36 @@ pub(super) async fn work(
     };
     let mut beside = JoinSet::new();
     if webhook.is_some() {
-        beside.spawn(migrate(connection.client.clone(), leads.clone()));
+        beside.spawn(migrate(context.client.clone(), leads.clone()));
     }
-    let mut election = match &settings.election {
+    let election = match &settings.election {
         Some(election) => {
-            let namespace = election.namespace.clone().unwrap_or_else(|| connection.namespace());
+            let candidacy = Candidacy {
+                namespace: election.namespace.clone().unwrap_or_else(|| connection.namespace()),
+                lease: election.lease.clone(),
+                identity: identity(),
+            };
             // A client of its own: nothing we do can keep a renewal waiting.
-            let client = connection.another_client().await?;
-            Some(Election::new(client, clock.clone(), &namespace, &election.lease, &identity()))
+            let connect = connection.another_client();
+            Some(ElectionThread::start(connect, candidacy, clock.clone(), leadership).await?)
         }
         None => None,
     };
-    let status = Leading::register(&context, election.as_ref().map_or("", Election::name));
+    let name = settings.election.as_ref().map_or("", |election| &election.lease);
+    let status = Leading::register(&context, name);
     let mut joined = None;
     let ended = {
         let leading = async {
-            if let Some(election) = &mut election {
-                election.acquire().await;
+            if let Some(election) = &election {
+                election.leads().await;
             }
             if let Some(market) = &market {
                 joined = Some(market.join(&clock).await?);
             }
             status.set(true);
             lead.send_replace(true);
-            match &mut election {
-                Some(election) => election.hold().await,
+            match &election {
+                Some(election) => election.over().await,
                 None => std::future::pending::<()>().await,
             }
             status.set(false);
@@ -106,7 +111,7 @@ pub(super) async fn work(
     if !ended {
         tracing::error!(seconds = FINISHING.as_secs(), "not everything could be finished in time");
     }
-    if let Some(election) = &mut election {
+    if let Some(election) = election {
         election.release().await;
     }
     drop((joined, webhook, beside));
@@ -131,9 +136,18 @@ async fn migrate(client: Client, leads: watch::Receiver<bool>) {
 
 /// Ours alone, also when a pod of the same name comes after us.
 fn identity() -> String {
-    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "karpenter".to_owned());
+    let host = host(std::env::var("HOSTNAME").ok(), std::fs::read_to_string(OWN_NAME).ok());
     let now = Clock::system().now().as_nanosecond();
     format!("{host}_{now:x}-{:x}", std::process::id())
+}
+
+/// What the operating system calls the machine, in a container the pod.
+const OWN_NAME: &str = "/proc/sys/kernel/hostname";
+
+/// The first of these that says something. Shells set HOSTNAME, and images without one do not.
+fn host(of_environment: Option<String>, of_system: Option<String>) -> String {
+    let named = [of_environment, of_system].into_iter().flatten().map(|name| name.trim().to_owned());
+    named.into_iter().find(|name| !name.is_empty()).unwrap_or_else(|| "karpenter".to_owned())
 }
 
 /// The conversion webhook and the task that looks after its certificate.
@@ -163,5 +177,26 @@ impl Hook {
         let service: ConversionService = service;
         upkeep.spawn(async move { webhook::maintain(&shown, &keeper, &clock, &service).await });
         Ok(Some(Self { _webhook: webhook, _upkeep: upkeep }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_the_lease_is_named_after_its_host() {
+        // covers: API-HM-53
+        let text = |name: &str| Some(name.to_owned());
+        for (of_environment, of_system, want) in [
+            (text("karpenter-7d4"), text("ip-10-0-0-1\n"), "karpenter-7d4"),
+            (None, text("ip-10-0-0-1\n"), "ip-10-0-0-1"),
+            (text(""), text("ip-10-0-0-1\n"), "ip-10-0-0-1"),
+            (None, None, "karpenter"),
+        ] {
+            assert_eq!(host(of_environment, of_system), want);
+        }
+        #[cfg(target_os = "linux")]
+        assert!(std::path::Path::new(OWN_NAME).exists());
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use karpenter_apiserver::{ApiServer, Effect, Fault, Options};
 
 use super::*;
+use crate::leadership::EFFECT;
 
 fn clock() -> Clock {
     Clock::starting_at("2026-01-02T00:00:00Z".parse().unwrap())
@@ -16,7 +17,11 @@ fn server() -> (ApiServer, Client) {
 }
 
 fn election(client: &Client, identity: &str) -> Election {
-    Election::new(client.clone(), clock(), "default", "karpenter-leader-election", identity)
+    elected(client, identity, Leadership::elected())
+}
+
+fn elected(client: &Client, identity: &str, leadership: Leadership) -> Election {
+    Election::new(client.clone(), clock(), "default", "karpenter-leader-election", identity, leadership)
 }
 
 async fn lease(client: &Client) -> LeaseSpec {
@@ -122,4 +127,98 @@ async fn leaders_that_die_at_any_moment_are_followed_by_one_other_and_never_two(
         next.release().await;
         standby = election(&client, &format!("s{round}"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_counts_from_when_it_was_asked_for_and_not_from_the_answer() {
+    // covers: API-HM-54
+    let (server, client) = server();
+    server.inject(Fault {
+        methods: vec!["POST".to_owned()],
+        path_contains: "/leases".to_owned(),
+        per_mille: 1000,
+        times: Some(1),
+        effect: Effect::Latency(Duration::from_secs(2)),
+    });
+    let leadership = Leadership::elected();
+    let mut first = elected(&client, "a", leadership.clone());
+    let asked = Instant::now();
+    first.acquire().await;
+    assert!(asked.elapsed() >= Duration::from_secs(2), "the answer took its time");
+    assert!(leadership.holds_for((asked + DURATION).duration_since(Instant::now())));
+    assert!(!leadership.holds_for((asked + DURATION).duration_since(Instant::now()) + Duration::from_millis(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_hangs_is_given_up_in_time_for_another() {
+    let (server, client) = server();
+    let leadership = Leadership::elected();
+    let mut first = elected(&client, "a", leadership.clone());
+    first.acquire().await;
+    server.inject(Fault {
+        methods: vec!["PUT".to_owned()],
+        path_contains: "/leases/".to_owned(),
+        per_mille: 1000,
+        times: Some(1),
+        effect: Effect::Latency(Duration::from_secs(3600)),
+    });
+    tokio::select! {
+        () = first.hold() => panic!("one connection that hangs has cost the lease"),
+        () = sleep(Duration::from_secs(60)) => {}
+    }
+    assert!(leadership.holds_for(RENEW_DEADLINE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_ends_with_the_lease_and_does_not_come_back() {
+    let (_server, client) = server();
+    let leadership = Leadership::elected();
+    let mut first = elected(&client, "a", leadership.clone());
+    assert!(!leadership.holds_for(Duration::ZERO), "nobody was elected");
+    first.acquire().await;
+    assert!(leadership.holds_for(RENEW_DEADLINE));
+    first.release().await;
+    assert!(!leadership.holds_for(Duration::ZERO));
+    first.acquire().await;
+    assert!(!leadership.holds_for(Duration::ZERO), "what was decided before is void");
+}
+
+/// Not a test of tokio's: it has no runtime of its own, so nothing polls what belongs to the other one.
+#[test]
+fn a_lease_is_renewed_while_nothing_else_of_the_process_gets_anywhere() {
+    // covers: API-HM-54
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (computing, watching) = (runtime(), runtime());
+    let server = ApiServer::new(Options::new());
+    let service = server.service();
+    let candidacy = Candidacy {
+        namespace: "default".to_owned(),
+        lease: "karpenter-leader-election".to_owned(),
+        identity: "a".to_owned(),
+    };
+    let leadership = Leadership::elected();
+    let (of_thread, clock) = (leadership.clone(), clock());
+    let thread = computing.block_on(async move {
+        let connect = move || Ok(Client::new(service, "default"));
+        let thread = ElectionThread::start(connect, candidacy, clock, of_thread).await.unwrap();
+        thread.leads().await;
+        thread
+    });
+    // From here on `computing` stands still, as if it solved for a minute.
+    let renewed = watching.block_on(async {
+        let client = Client::new(server.service(), "default");
+        let leases: Api<Lease> = Api::namespaced(client, "default");
+        let version = || async { leases.get("karpenter-leader-election").await.unwrap().metadata.resource_version };
+        let first = version().await;
+        let change = async {
+            while version().await == first {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(DURATION, change).await.is_ok()
+    });
+    assert!(renewed, "the thread renews by itself");
+    assert!(leadership.holds_for(EFFECT));
+    computing.block_on(thread.release());
+    assert!(!leadership.holds_for(Duration::ZERO));
 }
