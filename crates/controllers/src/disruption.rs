@@ -43,6 +43,7 @@ use tokio::time::Instant;
 
 use crate::clock::{later, until};
 use crate::context::Context;
+use crate::compute::off_thread;
 use crate::error::{Error, Result};
 use crate::metrics::{DRIFT, EMPTINESS, MULTI, SINGLE};
 use crate::reconciler::{Action, Reconciler, singleton};
@@ -86,7 +87,7 @@ pub struct Disruption {
     commands: Arc<Commands>,
     state: Mutex<State>,
     /// What earlier passes found out: a look at a cluster that has not changed costs next to nothing.
-    memory: Mutex<Memory>,
+    memory: Arc<Mutex<Memory>>,
 }
 
 #[derive(Debug, Default)]
@@ -127,7 +128,7 @@ struct Idle {
 pub fn reconcilers() -> Vec<Arc<dyn Reconciler>> {
     let commands = Arc::new(Commands::default());
     vec![
-        Arc::new(Disruption { commands: commands.clone(), state: Mutex::default(), memory: Mutex::default() }),
+        Arc::new(Disruption { commands: commands.clone(), state: Mutex::default(), memory: Arc::default() }),
         Arc::new(Queue { commands }),
         Arc::new(ClaimConditions::default()),
         Arc::new(PodEvents),
@@ -302,7 +303,8 @@ impl Disruption {
             return Ok(Pass::Idle);
         }
         let Some(picture) = Picture::take(context, &self.commands).await else { return Ok(Pass::Unsynced) };
-        let proposal = self.propose(context, &picture);
+        let picture = Arc::new(picture);
+        let proposal = self.propose(context, &picture).await;
         let told = tell::proposal(context, &picture, &proposal);
         scores::rejected(context, &picture, &proposal);
         let now = context.clock.now();
@@ -314,7 +316,6 @@ impl Disruption {
         }
         let (at_once, found): (Vec<Command>, Vec<Command>) =
             proposal.commands.into_iter().partition(|command| command.method.reason() == Method::Drift.reason());
-        let picture = Arc::new(picture);
         self.wait_with(context, &picture, found);
         let acted = self.start_all(context, &picture, &at_once).await?;
         Ok(if acted { Pass::Acted } else { Pass::Idle })
@@ -343,11 +344,12 @@ impl Disruption {
         own.pending.add(Batch::new(later(now, VALIDATION), picture.clone(), found));
     }
 
-    fn propose(&self, context: &Context, picture: &Picture) -> Proposal {
+    async fn propose(&self, context: &Context, picture: &Arc<Picture>) -> Proposal {
         let began = Instant::now();
         let refused = self.state().refused.still(picture);
         let policy = Policy { refused, ..self.policy(context) };
-        let proposal = look(&self.memory, &picture.snapshot(), &policy);
+        let (memory, seen) = (self.memory.clone(), picture.clone());
+        let proposal = off_thread(move || look(&memory, &seen.snapshot(), &policy)).await;
         context.metrics.choices.searched(self.name(), began.elapsed());
         // All methods share one search.
         for method in [EMPTINESS, DRIFT, MULTI, SINGLE] {
@@ -507,7 +509,7 @@ mod tests {
         // covers: DIS-LOOP-05
         let at = |second| Timestamp::from_second(second).unwrap();
         let seconds = Duration::from_secs;
-        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Arc::default() };
         assert_eq!(disruption.waits(7, at(0)), None, "it is not idle");
         let idle = || Some(Idle { until: at(10), seen: 7, changed: false });
         disruption.state().idle = idle();
@@ -557,7 +559,7 @@ mod tests {
     fn more_than_a_quarter_of_an_hour_between_passes_is_worth_a_line() {
         // covers: DIS-LOOP-10
         let at = |minute: i64| Timestamp::from_second(60 * minute).unwrap();
-        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Arc::default() };
         let heard = Arc::new(Mutex::new(Vec::new()));
         tracing::subscriber::with_default(Ear(heard.clone()), || {
             for (minute, lines) in [(0, 0), (15, 0), (31, 1), (32, 1), (60, 2)] {
@@ -588,7 +590,7 @@ mod tests {
     fn rest_ends_when_something_changes_and_after_five_minutes() {
         // covers: STATE-30, DIS-EMPTY-06, DIS-MULTI-10
         let at = |second| Timestamp::from_second(second).unwrap();
-        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Mutex::default() };
+        let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Arc::default() };
         assert!(disruption.rest(7, at(0)).is_none());
         disruption.state().rest = Some(rest_in(7));
         assert!(disruption.rest(7, at(299)).is_some());

@@ -12,6 +12,7 @@
 pub mod amounts;
 pub mod buffers;
 pub mod clock;
+mod compute;
 pub mod consistency;
 mod context;
 pub mod decision;

@@ -115,7 +115,7 @@ async fn pass(context: &Context, repeat: &Repeat) -> Result<()> {
     let began = Instant::now();
     let waiting = world.pods.iter().filter(|pod| pod.phase == Phase::Pending && pod.node.is_none()).count();
     context.metrics.simulations.begin(PROVISIONER, waiting);
-    let Observed { plan, zones, without_types, relaxed, timed_out } = repeat.or_solve(context, &world);
+    let Observed { plan, zones, without_types, relaxed, timed_out } = repeat.or_solve(context, &world).await;
     let plan = match context.settings.capacity_buffers {
         true => {
             if context.buffers.settle(&world, &plan) {
