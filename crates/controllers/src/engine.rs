@@ -265,7 +265,7 @@ impl Engine {
                     false => controller.queue.retry(&key, now),
                 };
                 let name = controller.reconciler.name();
-                tracing::error!(controller = name, %key, failures, %error, "Reconciler error");
+                tracing::error!(controller = name, %key, failures, error = error.with_causes(), "Reconciler error");
             }
         }
     }

@@ -44,6 +44,16 @@ impl Error {
         }
     }
 
+    /// With everything that caused it, in one line: what failed says little without why.
+    pub fn with_causes(&self) -> String {
+        match self {
+            Self::Several(all) => all.iter().map(Self::with_causes).collect::<Vec<_>>().join("; "),
+            Self::Api(_) | Self::Provider { .. } | Self::Other(_) | Self::Stale(_) | Self::Panicked(_) => {
+                karpenter_provider::chain(self)
+            }
+        }
+    }
+
     /// Somebody else wrote first: look again, there is nothing to report.
     pub fn is_conflict(&self) -> bool {
         match self {
