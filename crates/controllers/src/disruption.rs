@@ -42,9 +42,9 @@ use karpenter_index::{Change, Key, TrackedPod};
 use tokio::time::Instant;
 
 use crate::clock::{later, until};
-use crate::context::Context;
 use crate::compute::off_thread;
 use crate::error::{Error, Result};
+use crate::context::Context;
 use crate::metrics::{DRIFT, EMPTINESS, MULTI, SINGLE};
 use crate::reconciler::{Action, Reconciler, singleton};
 use crate::recorder::{Event, ObjectRef};

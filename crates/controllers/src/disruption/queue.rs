@@ -23,6 +23,7 @@ use karpenter_index::{Change, Key, Kind, MachineId, facts};
 
 use super::mark;
 use super::patience::{Patience, Wall};
+use super::pause::PauseSwitch;
 use crate::clock::later;
 use crate::context::Context;
 use crate::decision::Decision;
@@ -43,6 +44,7 @@ const MOST_TIME: Duration = Duration::from_hours(1);
 #[derive(Debug, Default)]
 pub struct Commands {
     state: Mutex<State>,
+    pub(super) pause: PauseSwitch,
 }
 
 #[derive(Debug, Default)]
@@ -52,8 +54,6 @@ struct State {
     holders: BTreeMap<MachineId, u64>,
     /// What failed lately is left alone for a while.
     patience: Patience,
-    /// Somebody asked for all voluntary disruption to stop.
-    paused: bool,
 }
 
 /// Nodes that go together, and what takes their place.
@@ -186,12 +186,8 @@ impl Commands {
         true
     }
 
-    pub(super) fn set_paused(&self, paused: bool) {
-        self.state().paused = paused;
-    }
-
     pub(super) fn is_paused(&self) -> bool {
-        self.state().paused
+        self.pause.is_on()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

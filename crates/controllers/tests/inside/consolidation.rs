@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use karpenter_apiserver::{Effect, Fault};
 use karpenter_controllers::Settings;
 use karpenter_controllers::roster::all;
 use serde_json::{Value, json};
@@ -336,6 +337,79 @@ async fn a_controllers_config_map_pauses_everything() {
     lab.delete(&format!("{maps}/karpenter")).await;
     lab.settle(90).await;
     assert!(lab.claims().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_protects_a_pod_is_told_when_its_node_is_looked_at() {
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, underutilized("0s", "100%")).await;
+    for (app, value) in [("timed", "1h"), ("typo", "soon"), ("always", "true")] {
+        let mut made = deployment(app, 1, "100m");
+        made["spec"]["template"]["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": value});
+        lab.create(DEPLOYMENTS, made).await;
+    }
+    // At rest every node is looked at again after five minutes.
+    lab.settle(700).await;
+    let events = lab.events("Pod").await;
+    let of = |reason: &str| events.iter().filter(|event| event.starts_with(reason)).cloned().collect::<Vec<_>>();
+    assert!(of("Evicted").is_empty() && lab.claims().await.len() == 1, "nothing was evicted: {events:?}");
+    let until = of("DoNotDisruptUntil The karpenter.sh/do-not-disrupt grace period will elapse at 2026-01-01T01:0");
+    assert!(!until.is_empty(), "{events:?}");
+    let invalid = "InvalidDoNotDisruptAnnotation Invalid karpenter.sh/do-not-disrupt annotation: failed to parse \"soon\" as a duration";
+    assert!(!of(invalid).is_empty(), "{events:?}");
+    lab.settle(3600).await;
+    let events = lab.events("Pod").await;
+    let elapsed = "DoNotDisruptGracePeriodElapsed The karpenter.sh/do-not-disrupt grace period has elapsed";
+    assert!(events.iter().any(|event| event.starts_with(elapsed)), "{events:?}");
+}
+
+/// The ConfigMap cannot be read, as while the API server is overloaded.
+fn unreadable_switch() -> Fault {
+    Fault {
+        methods: vec!["GET".to_owned()],
+        path_contains: "/configmaps/karpenter".to_owned(),
+        per_mille: 1000,
+        times: None,
+        effect: Effect::InternalError,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_switch_that_cannot_be_read_stays_as_it_was_and_at_first_is_on() {
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    lab.pool("main", json!({"disruption": underutilized("0s", "100%")})).await;
+    let settings = Settings { config_map: Some(("default".into(), "karpenter".into())), ..Settings::default() };
+    lab.server.inject(unreadable_switch());
+    lab.run_with(all(&settings), settings.clone());
+    lab.deployment("web", 7, "1").await;
+    lab.settle(120).await;
+    lab.scale("web", 0).await;
+    lab.settle(600).await;
+    assert_eq!(lab.claims().await.len(), 1, "nobody knows yet whether it is on");
+    lab.server.clear_faults();
+    lab.settle(90).await;
+    assert!(lab.claims().await.is_empty(), "it is not there, so it is off");
+
+    lab.scale("web", 7).await;
+    lab.settle(120).await;
+    lab.server.inject(unreadable_switch());
+    lab.scale("web", 0).await;
+    lab.settle(120).await;
+    assert!(lab.claims().await.is_empty(), "it was off when it was last read");
+    lab.server.clear_faults();
+
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let annotations = json!({"karpenter.sh/pause-disruption": "true"});
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "karpenter", "annotations": annotations}});
+    lab.create(maps, map).await;
+    lab.scale("web", 7).await;
+    lab.settle(120).await;
+    lab.server.inject(unreadable_switch());
+    lab.scale("web", 0).await;
+    lab.settle(600).await;
+    assert_eq!(lab.claims().await.len(), 1, "it was on when it was last read");
 }
 
 #[tokio::test(start_paused = true)]
