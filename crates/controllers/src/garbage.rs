@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::lifecycle::Launched;
 use crate::lifecycle::initialization::is_ready;
-use crate::ownership::{Matches, claim_provider_id};
+use crate::ownership::{Matches, claim_provider_id, pool_of};
 use crate::pods::reschedulable_on;
 use crate::reconciler::{Action, Reconciler, singleton};
 
@@ -59,13 +59,17 @@ pub fn is_spared(node: Matches<&Node>) -> bool {
 pub struct Holders {
     /// By id: what claims say, and what this process launched.
     pub ids: BTreeSet<String>,
+    /// Claims that wait for their machine.
+    pub launching: Vec<Arc<NodeClaim>>,
     /// Claims that are there and cannot be read.
     pub unreadable: Vec<Arc<Unreadable>>,
 }
 
 impl Holders {
     fn hold(&self, machine: &Machine) -> bool {
-        self.ids.contains(&machine.provider_id) || self.unreadable.iter().any(|claim| may_hold(claim, machine))
+        self.ids.contains(&machine.provider_id)
+            || self.launching.iter().any(|claim| may_adopt(claim, machine))
+            || self.unreadable.iter().any(|claim| may_hold(claim, machine))
     }
 }
 
@@ -79,13 +83,32 @@ fn may_hold(claim: &Unreadable, machine: &Machine) -> bool {
     }
 }
 
-/// Machines of this cluster that nobody holds.
+/// Machines of this cluster that nobody holds, and which no claim is about to adopt.
 pub fn leaks<'a>(machines: &'a [Machine], holders: &Holders, now: Timestamp) -> Vec<&'a Machine> {
     machines
         .iter()
         .filter(|machine| !machine.deleting && !holders.hold(machine))
         .filter(|machine| now.duration_since(machine.launched_at) > LEAK_AGE)
         .collect()
+}
+
+/// Whether a claim that has no machine yet may have asked for this one. A launch that was cut short by the end of a
+/// process, however long ago, is asked for again under the same token and gives the same machine. Claims that are
+/// launched together share one request, so which of them a machine is for shows only then; until then it may be for any
+/// of its pool that was there when it was launched.
+fn may_adopt(claim: &NodeClaim, machine: &Machine) -> bool {
+    if let Some(named) = &machine.node_claim {
+        return claim.metadata.name.as_ref() == Some(named);
+    }
+    let of_pool = machine.node_pool.as_deref().is_none_or(|pool| pool_of(claim) == Some(pool));
+    let created = claim.metadata.creation_timestamp.as_ref();
+    // The clocks of the cloud and of the cluster differ a little.
+    of_pool && created.is_none_or(|created| machine.launched_at.duration_since(created.0) >= -LEAK_AGE)
+}
+
+/// Claims that wait for their machine. One that is on its way out adopts nothing any more.
+fn is_launching(claim: &NodeClaim) -> bool {
+    claim_provider_id(claim).is_none() && claim.metadata.deletion_timestamp.is_none()
 }
 
 /// The pause after the so-many-th sweep for machines.
@@ -211,11 +234,12 @@ impl Reconciler for MachineCollection {
         let machines = context.provider.list().await;
         let machines = machines.map_err(|error| Error::provider("listing machines", error))?;
         // The claims last, and what this process launched and could not store yet: nothing of either is a leak.
-        let claims = context.index.node_claims();
-        let claims = claims.iter().filter(|claim| context.index.is_managed(claim));
-        let stored = claims.filter_map(|claim| claim_provider_id(claim)).map(str::to_owned);
+        let mut claims = context.index.node_claims();
+        claims.retain(|claim| context.index.is_managed(claim));
+        let stored = claims.iter().filter_map(|claim| claim_provider_id(claim)).map(str::to_owned);
         let ids: BTreeSet<String> = stored.chain(self.launched.provider_ids()).collect();
-        let holders = Holders { ids, unreadable: context.index.unreadable_claims() };
+        let launching = claims.into_iter().filter(|claim| is_launching(claim)).collect();
+        let holders = Holders { ids, launching, unreadable: context.index.unreadable_claims() };
         let mut collections = Vec::new();
         for machine in leaks(&machines, &holders, context.clock.now()) {
             collections.push(Self::collect(machine, context).boxed());

@@ -92,6 +92,43 @@ fn machines_that_no_claim_holds_are_leaks_after_half_a_minute() {
 }
 
 #[test]
+fn a_machine_that_a_claim_is_about_to_adopt_is_no_leak() {
+    // covers: LC-GC-07
+    let waiting = |name: &str, pool: &str, created: i64| {
+        let mut claim = claim("", false);
+        claim.metadata.name = Some(name.to_owned());
+        claim.metadata.labels = Some([("karpenter.sh/nodepool".to_owned(), pool.to_owned())].into());
+        claim.metadata.creation_timestamp = Some(Time(at(created)));
+        claim
+    };
+    let of = |pool: Option<&str>, named: Option<&str>| Machine {
+        node_pool: pool.map(str::to_owned),
+        node_claim: named.map(str::to_owned),
+        ..machine("i", 40, false)
+    };
+    for (machine, claim, leaks_then) in [
+        (of(Some("p"), None), waiting("c", "p", 39), false),
+        // It was created after the machine was launched, and by more than clocks differ.
+        (of(Some("p"), None), waiting("c", "p", 70), false),
+        (of(Some("p"), None), waiting("c", "p", 71), true),
+        (of(Some("p"), None), waiting("c", "q", 39), true),
+        (of(None, None), waiting("c", "q", 39), false),
+        (of(Some("p"), Some("c")), waiting("c", "p", 99), false),
+        (of(Some("p"), Some("d")), waiting("c", "p", 39), true),
+    ] {
+        let machines = [machine];
+        let holders = Holders { launching: vec![Arc::new(claim.clone())], ..Holders::default() };
+        let found = leaks(&machines, &holders, at(10_000));
+        assert_eq!(!found.is_empty(), leaks_then, "{machines:?} for {claim:?}");
+    }
+    let mut going = waiting("c", "p", 39);
+    assert!(is_launching(&going));
+    going.metadata.deletion_timestamp = Some(Time(at(50)));
+    assert!(!is_launching(&going));
+    assert!(!is_launching(&claim("i", false)), "it has its machine");
+}
+
+#[test]
 fn leaks_are_looked_for_eagerly_after_the_start() {
     // covers: LC-GC-07, AWS-GC-03
     for (sweeps, want) in [(1, 10), (20, 10), (21, 120), (1_000, 120)] {
