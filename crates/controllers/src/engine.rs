@@ -15,7 +15,7 @@ mod retry;
 mod watch;
 
 use std::future::{Future, poll_fn};
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,6 +80,9 @@ const STALE_LOOK: Duration = Duration::from_secs(5);
 
 /// So many events may be on their way at once. Few: when the server is slow, it has better things to do.
 const POSTING: usize = 3;
+
+/// What panics of the index are counted under, which is no controller.
+const TAKING_IN: &str = "index";
 
 /// When the engine works. Until the start it watches and decides nothing; after the end it finishes what is under way.
 pub struct Shift {
@@ -199,7 +202,7 @@ impl Engine {
                 Woken::Message(Message::Changed(change)) => self.changed(&change),
                 Woken::Message(Message::Wake { controller, key }) => self.wake(controller, key),
                 Woken::Done(outcome) => self.done(outcome),
-                Woken::News(watch, news) => self.take_in(watch, news),
+                Woken::News(watch, news) => self.take_in_or_go_without(watch, news),
                 Woken::Event(event) => {
                     let (event, now, unique) = *event;
                     self.posting.push(recorder::post(self.context.client.clone(), event, now, unique).boxed());
@@ -228,7 +231,7 @@ impl Engine {
                 self.under_way.push(Box::pin(as_controller_on(reconciler.name(), object, async move {
                     let _under_way = under_way;
                     let work = AssertUnwindSafe(reconciler.reconcile(&key, &context)).catch_unwind();
-                    let result = work.await.unwrap_or_else(|panic| Err(Error::Panicked(text_of(&*panic))));
+                    let result = work.await.unwrap_or_else(|panic| Err(Error::Panicked(panic_text(&*panic))));
                     Outcome { controller: position, key, result, piece }
                 })));
             }
@@ -267,6 +270,18 @@ impl Engine {
                 let name = controller.reconciler.name();
                 tracing::error!(controller = name, %key, failures, error = error.with_causes(), "Reconciler error");
             }
+        }
+    }
+
+    /// A bug of ours that one object brings out must not end the process, which would meet the same object again.
+    fn take_in_or_go_without(&mut self, position: usize, news: News) {
+        let kind = self.watches[position].0.name();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take_in(position, news))) {
+            tracing::error!(kind, panic = panic_text(&*panic), "news of a kind are not taken in");
+            self.context.metrics.work.panicked(TAKING_IN);
+        }
+        for _ in 0..self.context.index.take_panics() {
+            self.context.metrics.work.panicked(TAKING_IN);
         }
     }
 
@@ -324,10 +339,16 @@ impl Engine {
     }
 
     fn changed(&mut self, change: &Change) {
+        let context = &self.context;
         for controller in &mut self.controllers {
-            for key in controller.reconciler.wake(change, &self.context) {
-                controller.queue.push(key);
-            }
+            let wake = AssertUnwindSafe(|| controller.reconciler.wake(change, context));
+            let keys = catch_unwind(wake).unwrap_or_else(|panic| {
+                let (name, panic) = (controller.reconciler.name(), panic_text(&*panic));
+                tracing::error!(controller = name, kind = change.kind.name(), key = %change.key, panic, "a change is not taken up");
+                context.metrics.work.panicked(name);
+                Vec::new()
+            });
+            keys.into_iter().for_each(|key| controller.queue.push(key));
         }
     }
 
@@ -415,7 +436,8 @@ fn ended(result: &Result<Action>) -> Ended {
     }
 }
 
-fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+/// What a panic said.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

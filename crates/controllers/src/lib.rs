@@ -48,7 +48,7 @@ pub mod write;
 
 pub use clock::Clock;
 pub use context::{Context, PlanObserver};
-pub use engine::{Doing, Engine, Shift, as_controller, controller_name, doing};
+pub use engine::{Doing, Engine, Shift, as_controller, controller_name, doing, panic_text};
 pub use error::{Error, Result};
 pub use reconciler::{Action, Backoff, Reconciler};
 pub use recorder::{ObjectRef, Recorder};

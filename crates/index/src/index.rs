@@ -6,6 +6,7 @@ mod settle;
 mod unread;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::key::Key;
 use crate::kind::{Features, Kind, NodeClassKind};
 use crate::machine::{MachineId, Machines};
 use crate::object::{Attachment, NodeClass, Object, TrackedPod};
-use crate::reduce::{self, Interner, Refused};
+use crate::reduce::{self, Fault, Interner, Refused};
 use crate::snapshot::Dirty;
 use crate::store::{Store, version};
 use crate::unreadable::{Unreadable, Unreadables};
@@ -99,6 +100,7 @@ pub(crate) struct State {
     pub(crate) next_end: Timestamp,
     pub(crate) usage: BTreeMap<Arc<str>, Resources>,
     pub(crate) reduced: BTreeMap<MachineId, Arc<karpenter_core::Node>>,
+    pub(crate) panics: u64,
     /// Every Node the server has was once in the picture at the same time.
     pub(crate) complete: bool,
     /// Moves whenever consolidation may find something new.
@@ -244,6 +246,11 @@ impl Index {
         }
         state.put_unreadable(one)
     }
+
+    /// How many objects made our own code panic since this was last asked.
+    pub fn take_panics(&self) -> u64 {
+        std::mem::take(&mut self.state().panics)
+    }
 }
 
 /// Calls a method on the store of a kind.
@@ -380,6 +387,7 @@ impl State {
             next_end: Timestamp::MIN,
             usage: BTreeMap::new(),
             reduced: BTreeMap::new(),
+            panics: 0,
             unsettled: 0,
             dirty: Dirty::default(),
             world: Arc::new(world),
@@ -432,17 +440,27 @@ impl State {
         }
     }
 
-    /// Reduces and files an object; nothing comes of one that is refused, which counts as it last was.
+    /// Reduces and files an object; nothing comes of one that is refused, which counts as it last was. One with which our
+    /// own code cannot cope is refused like any other.
     fn put(&mut self, object: Object, key: Key, at: u64) -> Option<Change> {
         let kind = object.kind();
         self.unreadable.begin(kind, &key);
         let uid = object.metadata().uid.clone().unwrap_or_default();
-        let change = match self.put_as(object, &key, at) {
-            Ok(what) => {
-                let change = Change { kind, key: key.clone(), initial: false, what };
-                self.settle(&change);
-                Some(change)
-            }
+        let filed = catch_unwind(AssertUnwindSafe(|| {
+            #[cfg(test)]
+            assert!(*key.name != *"a-bug-of-ours", "planted");
+            let what = self.put_as(object, &key, at)?;
+            let change = Change { kind, key: key.clone(), initial: false, what };
+            self.settle(&change);
+            Ok(change)
+        }));
+        let filed = filed.unwrap_or_else(|_| {
+            self.panics += 1;
+            let faults = vec![Fault { field: String::new(), message: "reading it panicked, a bug of ours".to_owned() }];
+            Err(Refused { object: format!("{} {key}", kind.name()), faults })
+        });
+        let change = match filed {
+            Ok(change) => Some(change),
             Err(refused) => {
                 self.unreadable.note(Unreadable::refused(kind, &key, &uid, at, &refused, false));
                 None

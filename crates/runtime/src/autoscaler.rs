@@ -1,5 +1,6 @@
 //! Everything together.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use futures_util::future::{BoxFuture, join_all};
 use karpenter_controllers::metrics::Ended;
 use karpenter_controllers::overlays::NodeOverlays;
 use karpenter_controllers::pulse::ROUND;
-use karpenter_controllers::{Clock, Context, Engine, Reconciler, Settings, Shift, as_controller};
+use karpenter_controllers::{Clock, Context, Engine, Reconciler, Settings, Shift, as_controller, panic_text};
 use karpenter_provider::overlay::Overlaid;
 use karpenter_provider::{CloudProvider, chain};
 use karpenter_provider_aws::Task;
@@ -94,7 +95,14 @@ async fn repeat(task: Task, context: Arc<Context>, start: Moment, end: Moment) {
         }
         let piece = work.started(task.name, Duration::ZERO);
         let under_way = context.pulse.begin(task.name, None, ROUND);
-        pause = match as_controller(task.name, (task.round)()).await {
+        // A bug of ours in one round ends this round, and the others go on.
+        let round = AssertUnwindSafe(as_controller(task.name, async { (task.round)().await }));
+        let outcome = match round.catch_unwind().await {
+            Ok(Ok(pause)) => Ok(pause),
+            Ok(Err(error)) => Err((Ended::Failed, chain(&error))),
+            Err(panic) => Err((Ended::Panicked, format!("panicked: {}", panic_text(&*panic)))),
+        };
+        pause = match outcome {
             Ok(pause) => {
                 work.ended(&piece, Ended::Later);
                 if !said.is_empty() {
@@ -103,9 +111,8 @@ async fn repeat(task: Task, context: Arc<Context>, start: Moment, end: Moment) {
                 (retry, said) = (FIRST_RETRY, String::new());
                 pause
             }
-            Err(error) => {
-                work.ended(&piece, Ended::Failed);
-                let cause = chain(&error);
+            Err((ended, cause)) => {
+                work.ended(&piece, ended);
                 if cause == said {
                     tracing::debug!(controller = task.name, error = cause, "Reconciler error");
                 } else {
@@ -118,5 +125,47 @@ async fn repeat(task: Task, context: Arc<Context>, start: Moment, end: Moment) {
             }
         };
         drop(under_way);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use karpenter_apiserver::{ApiServer, Options};
+    use karpenter_aws_sim::{Options as SimOptions, Region};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_that_panics_is_counted_and_tried_again() {
+        let clock = Clock::starting_at("2026-01-02T00:00:00Z".parse().unwrap());
+        let client = Client::new(ApiServer::new(Options::new()).service(), "default");
+        let of_region = clock.clone();
+        let region = Region::new(SimOptions::new("us-east-1", 1, "shop"), Arc::new(move || of_region.now()));
+        let facts = karpenter_provider_aws::Settings::new("shop", "https://shop.example", "");
+        let amazon = Amazon::start(client.clone(), &clock, region.aws(), facts).await.unwrap();
+        let context = Autoscaler::new(client, clock, &amazon, Settings::default()).context;
+        let rounds = Arc::new(AtomicU32::new(0));
+        let round = {
+            let rounds = rounds.clone();
+            move || {
+                let number = rounds.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    assert!(number >= 2, "a bug of ours");
+                    Ok(Duration::from_secs(3600))
+                }
+                .boxed()
+            }
+        };
+        let delay = Duration::ZERO;
+        let task = Task { name: "x", delay, round: Arc::new(round), longest_retry: Duration::from_secs(300) };
+        let never = || std::future::pending::<()>().boxed().shared();
+        let begun = std::future::ready(()).boxed().shared();
+        let ended = tokio::time::timeout(Duration::from_secs(60), repeat(task, context.clone(), begun, never())).await;
+        assert!(ended.is_err(), "it goes on");
+        assert_eq!(rounds.load(Ordering::Relaxed), 3, "until it worked");
+        let page = metrics::page(&context, metrics::Show { legacy: false });
+        assert!(page.contains("controller_runtime_reconcile_panics_total{controller=\"x\"} 2\n"), "{page}");
     }
 }

@@ -186,6 +186,12 @@ impl Work {
         Piece { controller, number, started }
     }
 
+    /// A bug of ours came out, in a reconciliation or beside one.
+    pub fn panicked(&self, controller: &'static str) {
+        self.panics.get_or_create(&Controller { controller }).inc();
+        self.errors.get_or_create(&Controller { controller }).inc();
+    }
+
     pub fn ended(&self, piece: &Piece, ended: Ended) {
         let (controller, took) = (piece.controller, piece.started.elapsed().as_secs_f64());
         let (own, queue) = (Controller { controller }, QueueName { name: controller, controller });
@@ -202,8 +208,7 @@ impl Work {
                 self.retries.get_or_create(&queue).inc();
             }
             Ended::Panicked => {
-                self.panics.get_or_create(&own).inc();
-                self.errors.get_or_create(&own).inc();
+                self.panicked(controller);
                 self.retries.get_or_create(&queue).inc();
             }
         }

@@ -28,6 +28,7 @@ impl Reconciler for Mirror {
     }
 
     fn wake(&self, change: &Change, _context: &Context) -> Vec<Key> {
+        assert!(&*change.key.name != "sleeper", "a bug about waking");
         if change.kind == Kind::Node { vec![change.key.clone()] } else { Vec::new() }
     }
 
@@ -117,6 +118,21 @@ async fn one_bad_object_stops_nobody_and_is_tried_ever_later() {
     lab.patch(&format!("{NODES}/good"), json!({"metadata": {"labels": {"mark": "2"}}})).await;
     lab.settle(1).await;
     assert_eq!(mirror.seen.lock().unwrap().get("good"), Some(&Some("2".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_change_that_a_controller_cannot_take_up_stops_nobody() {
+    let mut lab = Lab::new(1).await;
+    let mirror = Arc::new(Mirror::default());
+    lab.create(NODES, json!({"metadata": {"name": "sleeper"}})).await;
+    lab.run(vec![mirror.clone()]);
+    lab.create(NODES, json!({"metadata": {"name": "good", "labels": {"mark": "1"}}})).await;
+    lab.settle(10).await;
+    assert_eq!(mirror.seen.lock().unwrap().get("good"), Some(&Some("1".to_owned())));
+    let mut page = String::new();
+    prometheus_client::encoding::text::encode(&mut page, &lab.context.metrics.plain_registry()).unwrap();
+    let line = page.lines().find(|line| line.starts_with("controller_runtime_reconcile_panics_total")).unwrap();
+    assert!(line.contains("mirror") && !line.ends_with(" 0"), "{line}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -794,3 +794,17 @@ fn one_look_sees_nodes_and_pods_at_the_same_moment() {
     assert_eq!(seen(&before), ("web-1 Some(\"going\"), web-2 None".to_owned(), 2), "nothing of what came later");
     assert_eq!(seen(&cluster.world()), ("web-2 Some(\"staying\"), web-3 None".to_owned(), 1), "the next look has it");
 }
+
+#[test]
+fn an_object_that_makes_our_own_code_panic_is_refused_and_the_others_are_taken_in() {
+    let cluster = Cluster::new();
+    let node = |name: &str| cluster.object(Kind::Node, json!({"metadata": {"name": name, "uid": name}}));
+    let page = vec![node("one"), node("a-bug-of-ours"), node("two")];
+    let changes = cluster.index.list_page(Kind::Node, page);
+    let names: Vec<&str> = changes.iter().map(|change| &*change.key.name).collect();
+    assert_eq!(names, ["one", "two"]);
+    assert!(cluster.index.apply(node("a-bug-of-ours")).is_none());
+    let unreadable = cluster.index.unreadable_keys(Kind::Node);
+    assert!(unreadable.iter().any(|key| &*key.name == "a-bug-of-ours"), "it is there: {unreadable:?}");
+    assert_eq!((cluster.index.take_panics(), cluster.index.take_panics()), (2, 0));
+}
