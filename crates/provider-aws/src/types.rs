@@ -367,7 +367,6 @@ impl Types {
         if !self.settings.kubelet_expressions {
             return Formulas::new();
         }
-        self.formulas.expired(now);
         let compiled = |source: &str| {
             let known = self.formulas.get(source, now);
             let formula = known.or_else(|| expression::compile(source).ok().map(Arc::new))?;
