@@ -64,9 +64,41 @@ impl Plans {
     }
 }
 
-/// Everything of the two objects that a plan looks at.
+/// Everything of the two objects that a plan looks at. A class has kubelet settings of its own in each version, unless a
+/// claim brings others along: then the class is of the same version and still another one.
 fn key(class: &EC2NodeClass, claim: &NodeClaim, variant: Variant) -> String {
     let (of_class, of_claim) = (&class.metadata, &claim.metadata);
-    let parts = (&of_class.uid, &of_class.resource_version, &of_claim.labels, &claim.spec, variant);
+    let kubelet = &class.spec.kubelet;
+    let parts = (&of_class.uid, &of_class.resource_version, kubelet, &of_claim.labels, &claim.spec, variant);
     serde_json::to_string(&parts).expect("plain data with string keys")
+}
+
+#[cfg(test)]
+mod tests {
+    use karpenter_api::conversion::KUBELET;
+    use karpenter_ec2::Ec2Settings;
+
+    use super::*;
+    use crate::own_kubelet::effective;
+
+    #[test]
+    fn kubelet_settings_that_a_claim_brings_along_make_another_plan() {
+        let class = Arc::new(EC2NodeClass::default());
+        let types: InstanceTypes = Arc::from([]);
+        let claim = |kubelet: &str| {
+            let mut claim = NodeClaim::default();
+            claim.metadata.annotations = Some([(KUBELET.to_owned(), kubelet.to_owned())].into());
+            claim
+        };
+        let plans = Plans::default();
+        let plan = Plan { types: Vec::new(), capacity_type: "spot", tenancy: "default", templates: Vec::new() };
+        let (first, other) = (claim(r#"{"maxPods": 20}"#), claim(r#"{"maxPods": 30}"#));
+        let wanted =
+            |claim: &NodeClaim| effective(&class, &claim.metadata.annotations, &Ec2Settings::default()).unwrap();
+        plans.keep(&wanted(&first), &first, &types, (None, false), Arc::new(plan));
+        let found = |claim: &NodeClaim| plans.find(&wanted(claim), claim, &types, (None, false)).is_some();
+        assert!(found(&first));
+        assert!(!found(&other), "its nodes would get the kubelet settings of another pool");
+        assert!(!found(&NodeClaim::default()), "as would those of the class itself");
+    }
 }
