@@ -6,6 +6,9 @@
 {{- if eq (include "karpenter.first" (list . "false" "settings.enableDRA")) "true" }}
 {{- fail "settings.enableDRA is not supported: devices of ResourceClaims are not allocated yet; leave it out or set it to false" }}
 {{- end }}
+{{- if eq (include "karpenter.first" (list . "true" "settings.ignoreDRARequests")) "false" }}
+{{- fail "settings.ignoreDRARequests: false is not supported, devices of ResourceClaims are not allocated; leave it at true" }}
+{{- end }}
 {{- $ours := list
   (list "BATCH_MAX_DURATION" "10s" "settings.batchMaxDuration" "controller.batchMaxDuration")
   (list "BATCH_IDLE_DURATION" "1s" "settings.batchIdleDuration" "controller.batchIdleDuration")

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::helm::{Release, Rendered, helm};
+use super::helm::{Release, Rendered, chart, helm};
 
 /// `group/resource name verb`, `core` for the nameless group and `*` for any name.
 pub(crate) fn rights(role: &Value) -> BTreeSet<String> {
@@ -88,9 +88,6 @@ const CORE_WEBHOOK: &[(&str, &str, &str, &str)] = &[
     ("apiextensions.k8s.io", "customresourcedefinitions/status", CONVERTED, "patch"),
 ];
 
-const DEVICES: &[(&str, &str, &str, &str)] =
-    &[("resource.k8s.io", "resourceslices resourceclaims resourceclaimtemplates deviceclasses", "*", LOOK)];
-
 const NAMESPACE: &[(&str, &str, &str, &str)] = &[
     ("coordination.k8s.io", "leases", "*", "get watch"),
     ("coordination.k8s.io", "leases", "karpenter-leader-election", "patch update"),
@@ -146,12 +143,24 @@ fn the_controller_has_the_rights_of_the_tables_and_no_more() {
 }
 
 #[test]
-fn device_claims_are_looked_at_only_when_they_count() {
+fn devices_are_not_allocated_and_the_chart_says_so() {
     // covers: API-RB-17
     let Some(helm) = helm() else { return };
-    let set = ["settings.clusterName=shop", "settings.ignoreDRARequests=false"];
-    let made = helm.template(&Release { set: &set, ..Release::default() });
-    compare(&made, "ClusterRole", "karpenter-core", &[CORE, CORE_WEBHOOK, DEVICES]);
+    for value in ["false", "true"] {
+        let set = ["settings.clusterName=shop".to_owned(), format!("settings.ignoreDRARequests={value}")];
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        let release = Release { set: &set, ..Release::default() };
+        match helm.try_template(&chart("karpenter"), &release) {
+            Ok(made) => {
+                assert_eq!(value, "true");
+                compare(&made, "ClusterRole", "karpenter-core", &[CORE, CORE_WEBHOOK]);
+            }
+            Err(error) => {
+                assert_eq!(value, "false");
+                assert!(error.contains("settings.ignoreDRARequests: false is not supported"), "{error}");
+            }
+        }
+    }
 }
 
 #[test]

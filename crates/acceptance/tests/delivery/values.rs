@@ -283,7 +283,7 @@ settings:
   batchIdleDuration: 2s
   preferencePolicy: Ignore
   minValuesPolicy: BestEffort
-  ignoreDRARequests: false
+  ignoreDRARequests: true
   schedulerConfig: {podTopologySpread: {defaultConstraints: []}}
   disableClusterStateObservability: true
   legacyMetrics: false
@@ -326,7 +326,7 @@ controller:
         ("BATCH_IDLE_DURATION", "2s"),
         ("PREFERENCE_POLICY", "Ignore"),
         ("MIN_VALUES_POLICY", "BestEffort"),
-        ("IGNORE_DRA_REQUESTS", "false"),
+        ("IGNORE_DRA_REQUESTS", "true"),
         ("SCHEDULER_CONFIG", r#"{"podTopologySpread":{"defaultConstraints":[]}}"#),
         ("DISABLE_CLUSTER_STATE_OBSERVABILITY", "true"),
         ("LEGACY_METRICS", "false"),

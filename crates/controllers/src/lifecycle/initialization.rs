@@ -16,8 +16,9 @@ pub struct NotYet {
     pub message: String,
 }
 
-/// The checks, in order; the first that fails is the answer. `slices` are those of the Node where devices are waited for.
-pub fn check(claim: &NodeClaim, node: &Node, slices: &[ResourceSlice]) -> Result<(), NotYet> {
+/// The checks, in order; the first that fails is the answer. `slices` are those of the Node; none where devices are not
+/// waited for.
+pub fn check(claim: &NodeClaim, node: &Node, slices: Option<&[ResourceSlice]>) -> Result<(), NotYet> {
     let not_yet = |reason, message: String| Err(NotYet { reason, message });
     if !is_ready(node) {
         return not_yet("NodeNotReady", "Node status is NotReady".to_owned());
@@ -35,7 +36,7 @@ pub fn check(claim: &NodeClaim, node: &Node, slices: &[ResourceSlice]) -> Result
     if let Some(name) = missing_resource(claim, node) {
         return not_yet("ResourceNotRegistered", format!("Resource {name:?} was requested but not registered"));
     }
-    if let Some(driver) = missing_driver(claim, slices) {
+    if let Some(driver) = slices.and_then(|slices| missing_driver(claim, slices)) {
         let message = format!("DRA driver {driver:?} has not published a complete resource pool");
         return not_yet("DRADriverPoolsNotPublished", message);
     }

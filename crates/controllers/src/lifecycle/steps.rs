@@ -195,7 +195,7 @@ impl<'a> Pass<'a> {
         let node_name = node.metadata.name.as_deref().unwrap_or_default();
         let slices = self.slices_of(node_name).await?;
         let now = self.now();
-        if let Err(not_yet) = initialization::check(&self.claim, node, &slices) {
+        if let Err(not_yet) = initialization::check(&self.claim, node, slices.as_deref()) {
             self.claim.conditions_at(now).set_unknown(INITIALIZED, not_yet.reason, &not_yet.message);
             if not_yet.reason == "DRADriverPoolsNotPublished" {
                 self.action = self.action.sooner(Action::After(ASK_AGAIN));
@@ -215,15 +215,15 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// The devices published on a Node, where the claim waits for some.
-    async fn slices_of(&self, node: &str) -> Result<Vec<ResourceSlice>> {
+    /// The devices published on a Node, where the claim waits for some and they are not ignored altogether.
+    async fn slices_of(&self, node: &str) -> Result<Option<Vec<ResourceSlice>>> {
         let ignored = self.context.settings.scheduling.ignore_device_requests;
         if ignored || initialization::requested_drivers(&self.claim).next().is_none() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let api = Api::<ResourceSlice>::all(self.context.client.clone());
         let all = api.list(&ListParams::default()).await?;
-        Ok(all.items.into_iter().filter(|slice| initialization::belongs_to(slice, node)).collect())
+        Ok(Some(all.items.into_iter().filter(|slice| initialization::belongs_to(slice, node)).collect()))
     }
 
     /// Whether the pass goes on: not if the claim ran out of time.

@@ -120,6 +120,10 @@ impl ControllerSettingsArgs {
             })
         };
         let client_rate = ClientRate { per_second: positive("kube-client-qps"), burst: positive("kube-client-burst") };
+        // A plan may be asked what it would be; nodes are not bought for devices that nobody allocates.
+        if !values.yes("ignore-dra-requests") {
+            faults.push("ignore-dra-requests: false is not supported, devices of ResourceClaims are not allocated; leave it at true".to_owned());
+        }
         let shared = match resolve(&values) {
             Ok(shared) if faults.is_empty() => shared,
             Ok(_) => return Err(faults),
@@ -250,6 +254,13 @@ mod tests {
         );
         assert_eq!((found.ami_refresh.as_secs(), found.subnet_refresh.as_secs()), (60, 60));
         assert_eq!(found.of_controllers(), karpenter_controllers::Settings::default());
+    }
+
+    #[test]
+    fn devices_are_not_allocated_and_asking_for_it_is_refused() {
+        assert!(resolve(&[], &[("IGNORE_DRA_REQUESTS", "true")]).unwrap().shared.core.ignore_device_requests);
+        let faults = resolve(&["--ignore-dra-requests=false"], &[]).unwrap_err();
+        assert!(faults[0].starts_with("ignore-dra-requests: false is not supported"), "{faults:?}");
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting(("min-values-policy", "MIN_VALUES_POLICY"), Text, "Strict", Planning, "settings.minValuesPolicy", "POLICY",
         "Strict or BestEffort: whether minValues may be lowered"),
     setting(("ignore-dra-requests", "IGNORE_DRA_REQUESTS"), Boolean, "true", Planning, "settings.ignoreDRARequests",
-        "BOOL", "Leave out pods that ask for devices through ResourceClaims"),
+        "BOOL", "Leave out pods that ask for devices through ResourceClaims; the controller takes only true"),
     setting(("scheduler-config", "SCHEDULER_CONFIG"), Text, "", Planning, "settings.schedulerConfig", "TEXT",
         "kube-scheduler's podTopologySpread.defaultConstraints, as YAML or JSON"),
     setting(("disable-cluster-state-observability", "DISABLE_CLUSTER_STATE_OBSERVABILITY"), Boolean, "false", Running,

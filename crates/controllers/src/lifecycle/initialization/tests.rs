@@ -25,7 +25,7 @@ fn plain() -> NodeClaim {
 }
 
 fn reason(claim: &NodeClaim, node: &Node) -> Option<&'static str> {
-    check(claim, node, &[]).err().map(|not_yet| not_yet.reason)
+    check(claim, node, Some(&[])).err().map(|not_yet| not_yet.reason)
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn checks_stop_at_the_first_that_fails() {
     // covers: LC-INIT-03, LC-INIT-05, API-CD-22
     let booting = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
         {"key": "booting", "value": "b", "effect": "NoExecute"}]);
-    let said = |node: &Node| check(&plain(), node, &[]).unwrap_err();
+    let said = |node: &Node| check(&plain(), node, Some(&[])).unwrap_err();
     let not_ready = said(&node("Unknown", booting.clone(), json!({})));
     assert_eq!((not_ready.reason, not_ready.message.as_str()), ("NodeNotReady", "Node status is NotReady"));
     let startup = said(&node("True", booting, json!({})));
@@ -47,7 +47,7 @@ fn checks_stop_at_the_first_that_fails() {
     let resource = said(&node("True", json!([]), json!({"cpu": "0"})));
     let message = "Resource \"cpu\" was requested but not registered";
     assert_eq!((resource.reason, resource.message.as_str()), ("ResourceNotRegistered", message));
-    assert_eq!(check(&plain(), &node("True", json!([]), json!({"cpu": "100m"})), &[]), Ok(()));
+    assert_eq!(check(&plain(), &node("True", json!([]), json!({"cpu": "100m"})), Some(&[])), Ok(()));
 }
 
 #[test]
@@ -110,12 +110,14 @@ fn drivers_must_have_published_a_whole_pool() {
         ("the second driver", "gpu,nic", vec![gpu(1, 1)], Some("nic")),
     ] {
         let claim = claim(json!({}), json!([]), json!({REQUESTED_DRA_DRIVERS: drivers}));
-        let found = check(&claim, &node("True", json!([]), json!({})), &slices);
+        let found = check(&claim, &node("True", json!([]), json!({})), Some(&slices));
         let want = want.map(|driver| NotYet {
             reason: "DRADriverPoolsNotPublished",
             message: format!("DRA driver {driver:?} has not published a complete resource pool"),
         });
         assert_eq!(found.err(), want, "{what}");
+        let ignored = check(&claim, &node("True", json!([]), json!({})), None);
+        assert_eq!(ignored, Ok(()), "{what}: devices are not waited for");
     }
 }
 
