@@ -18,6 +18,7 @@ mod end;
 mod gone;
 mod health;
 mod patience;
+mod reopening;
 mod steps;
 
 use std::sync::Arc;
@@ -48,13 +49,19 @@ pub struct Lifecycle {
     launched: Arc<Launched>,
     registrations: SharedRegistrations,
     patience: patience::Patience,
+    reopenings: reopening::Reopenings,
     concurrency: usize,
 }
 
 impl Lifecycle {
     pub fn new(launched: Arc<Launched>, registrations: SharedRegistrations, settings: &Settings) -> Self {
-        let patience = patience::Patience::default();
-        Self { launched, registrations, patience, concurrency: settings.parallelism(1_000, 5_000) }
+        Self {
+            launched,
+            registrations,
+            patience: patience::Patience::default(),
+            reopenings: reopening::Reopenings::default(),
+            concurrency: settings.parallelism(1_000, 5_000),
+        }
     }
 
     /// One look at a claim that is not being deleted.
@@ -67,6 +74,7 @@ impl Lifecycle {
             return Ok(Action::Done);
         }
         pass.register().await;
+        pass.reopen(&self.reopenings).await;
         pass.initialize().await;
         if !pass.check_liveness().await? {
             return Ok(Action::Done);

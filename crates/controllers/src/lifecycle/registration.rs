@@ -8,7 +8,7 @@ use karpenter_api::labels::{DO_NOT_SYNC_TAINTS, REGISTERED, TERMINATION_FINALIZE
 
 /// Whether the Node joined without the taint that keeps pods off it until now. It is registered all the same.
 pub fn lacks_unregistered_taint(node: &Node) -> bool {
-    !has_label(node, REGISTERED) && !taints(node).iter().any(is_unregistered)
+    !has_label(node, REGISTERED) && !is_closed(node)
 }
 
 /// Gives the Node what its claim says: finalizer, owner, taints, annotations, labels.
@@ -32,11 +32,21 @@ pub fn sync(claim: &NodeClaim, node: &mut Node) {
     node.metadata.labels.get_or_insert_default().extend(claim.metadata.labels.clone().unwrap_or_default());
 }
 
+/// Whether pods are kept off the Node because it is not registered.
+pub fn is_closed(node: &Node) -> bool {
+    taints(node).iter().any(is_unregistered)
+}
+
 /// Opens the Node.
-pub fn complete(node: &mut Node) {
+pub fn open(node: &mut Node) {
     if let Some(taints) = node.spec.as_mut().and_then(|spec| spec.taints.as_mut()) {
         taints.retain(|taint| !is_unregistered(taint));
     }
+}
+
+/// Opens the Node, which is registered from now on.
+pub fn complete(node: &mut Node) {
+    open(node);
     node.metadata.labels.get_or_insert_default().insert(REGISTERED.to_owned(), "true".to_owned());
 }
 

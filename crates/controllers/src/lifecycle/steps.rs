@@ -13,7 +13,9 @@ use karpenter_index::Kind;
 use karpenter_provider::{Machine, Registration, chain};
 use kube::Api;
 use kube::api::ListParams;
+use tokio::time::Instant;
 
+use super::reopening::Reopenings;
 use super::{Launched, health, initialization, launch, liveness, nodes_of, registration};
 use crate::context::Context;
 use crate::disruption::is_quiet;
@@ -169,6 +171,42 @@ impl<'a> Pass<'a> {
         conditions.set_true(CONSISTENT_STATE_FOUND);
         self.claim.status.get_or_insert_default().node_name = Some(node_name);
         health::succeeded(&self.claim, self.context, self.registrations).await
+    }
+
+    /// Takes the taint of unregistered nodes off a registered one again.
+    pub(super) async fn reopen(&mut self, reopenings: &Reopenings) {
+        if self.claim.condition_status(REGISTERED) != Status::True {
+            return;
+        }
+        let found: Matches<Arc<Node>> = nodes_of(&self.claim, self.context).into_iter().collect();
+        let Some(node) = found.one().filter(|node| registration::is_closed(node)) else { return };
+        let left = reopenings.left(self.uid(), Instant::now());
+        if !left.is_zero() {
+            self.action = self.action.sooner(Action::After(left));
+            return;
+        }
+        let mut opened = (*node).clone();
+        registration::open(&mut opened);
+        match self.context.write(&*node, &opened, Lock::Version).await {
+            Ok(_) => self.tell_reopened(&node, reopenings),
+            Err(error) => self.errors.push(error),
+        }
+    }
+
+    fn tell_reopened(&self, node: &Node, reopenings: &Reopenings) {
+        reopenings.reopened(self.uid(), Instant::now());
+        let taint = labels::UNREGISTERED_TAINT;
+        let message = format!("Removed taint {taint}:NoExecute from a registered node, another writer had restored it");
+        for object in [ObjectRef::node(node), ObjectRef::node_claim(&self.claim)] {
+            let event = Event::warning(object, "UnregisteredTaintRestored", message.clone());
+            self.context.recorder.publish(event);
+        }
+        let node_name = node.metadata.name.as_deref();
+        tracing::warn!(
+            claim = self.name(),
+            node = node_name,
+            "removed the taint {taint} from a registered node, another writer had restored it"
+        );
     }
 
     pub(super) async fn initialize(&mut self) {

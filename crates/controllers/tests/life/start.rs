@@ -3,6 +3,7 @@
 use karpenter_api::conditions::Status::{False, True, Unknown};
 use karpenter_api::labels;
 use karpenter_apiserver::{Effect as Breakage, Fault};
+use karpenter_controllers::Settings;
 use karpenter_provider::LaunchError;
 use serde_json::{Value, json};
 
@@ -347,4 +348,56 @@ async fn the_same_seed_gives_the_same_history() {
         stage.server().digest()
     };
     assert_eq!(run().await, run().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_taint_of_unregistered_nodes_that_somebody_restores_is_taken_off_again() {
+    let stage = Stage::new().await;
+    let spec = json!({"startupTaints": [taint("booting", "NoSchedule")]});
+    stage.create(CLAIMS, objects::claim("one", spec)).await;
+    stage.until("it is registered", 60, || async { stage.is("one", "Registered", True, "Registered").await }).await;
+    let name = stage.claim("one").await.unwrap().status.unwrap().node_name.unwrap();
+    let path = format!("{NODES}/{name}");
+    let has_taint = || async {
+        let node = stage.get(&path).await.unwrap();
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.iter().any(|taint| taint["key"] == labels::UNREGISTERED_TAINT)
+    };
+    let is_open = || async { !has_taint().await };
+    // An agent removes its own startup taint from what it read before the node was registered.
+    let stale = json!({"spec": {"taints": [taint(labels::UNREGISTERED_TAINT, "NoExecute")]}});
+    stage.patch(&path, stale.clone()).await;
+    stage.until("it is taken off", 1, is_open).await;
+    stage.ready_node("one").await;
+    let events = stage.events("UnregisteredTaintRestored").await;
+    let about: Vec<&str> = events.iter().map(|(object, _)| object.as_str()).collect();
+    assert!(about.contains(&"NodeClaim/one") && about.contains(&&*format!("Node/{name}")), "{events:?}");
+
+    // As often as it comes back, and no faster each time.
+    let mut slowest = 0.0;
+    for _ in 0..8 {
+        stage.patch(&path, stale.clone()).await;
+        slowest = f64::max(slowest, stage.until("it is taken off again", 130, is_open).await);
+    }
+    assert!(slowest > 30.0, "whoever writes it all the time is met ever later: {slowest}");
+    stage.patch(&path, json!({"spec": {"taints": [taint("mine", "NoExecute")]}})).await;
+    stage.pass(600).await;
+    let node = stage.get(&path).await.unwrap();
+    assert_eq!(node["spec"]["taints"][0]["key"], "mine", "other taints are nobody's business");
+}
+
+#[tokio::test(start_paused = true)]
+async fn devices_are_waited_for_unless_they_are_ignored() {
+    // covers: LC-INIT-07
+    for (ignored, initialized) in [(true, True), (false, Unknown)] {
+        let mut settings = Settings::default();
+        settings.scheduling.ignore_device_requests = ignored;
+        let stage = Stage::with(settings).await;
+        let mut claim = objects::claim("one", json!({}));
+        claim["metadata"]["annotations"] = json!({labels::REQUESTED_DRA_DRIVERS: "gpu.example.com"});
+        stage.create(CLAIMS, claim).await;
+        stage.pass(180).await;
+        let (found, why) = stage.condition("one", "Initialized").await.unwrap();
+        assert_eq!(found, initialized, "ignored: {ignored}, {why}");
+    }
 }
