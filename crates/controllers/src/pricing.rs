@@ -97,6 +97,13 @@ pub(crate) fn price<'a>(claim: &NodeClaim, of: impl Fn(&str) -> Option<&'a Arc<I
     offering.price(std::slice::from_ref(of(&offering.instance_type)?))
 }
 
+/// Unless series of what the cluster consists of are left out.
+fn publish(context: &Context, pool: &str, cost: Option<MicroUsd>) {
+    if !context.settings.quiet_status {
+        context.metrics.choices.pool_cost(pool, cost);
+    }
+}
+
 #[async_trait]
 impl Reconciler for Pricing {
     fn name(&self) -> &'static str {
@@ -121,7 +128,7 @@ impl Reconciler for Pricing {
             POOL => {
                 if context.index.node_pool(&key.name).is_none() {
                     self.ledger().entries.retain(|_, entry| entry.pool != *key.name);
-                    context.metrics.choices.pool_cost(&key.name, None);
+                    publish(context, &key.name, None);
                 }
                 Ok(Action::Done)
             }
@@ -141,7 +148,7 @@ impl Pricing {
     async fn count(&self, name: &Arc<str>, context: &Context) -> Result<()> {
         let Some(claim) = context.index.node_claim(name).filter(|claim| context.index.is_managed(claim)) else {
             if let Some(entry) = self.remove(name) {
-                context.metrics.choices.pool_cost(&entry.pool, self.ledger().cost(&entry.pool));
+                publish(context, &entry.pool, self.ledger().cost(&entry.pool));
             }
             return Ok(());
         };
@@ -162,7 +169,7 @@ impl Pricing {
             MicroUsd::default()
         });
         self.ledger().entries.insert(name.clone(), Entry { pool: pool.clone(), offering, price });
-        context.metrics.choices.pool_cost(&pool, self.ledger().cost(&pool));
+        publish(context, &pool, self.ledger().cost(&pool));
         Ok(())
     }
 
@@ -181,7 +188,7 @@ impl Pricing {
                     tracing::error!(pool, error = karpenter_provider::chain(&error), "prices cannot be refreshed");
                 }
             }
-            context.metrics.choices.pool_cost(&pool, self.ledger().cost(&pool));
+            publish(context, &pool, self.ledger().cost(&pool));
         }
         context.index.unsettle();
     }

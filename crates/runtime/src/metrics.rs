@@ -53,13 +53,11 @@ pub fn page(context: &Context, show: Show) -> String {
         plain(&text, &mut page);
     }
     context.metrics.life.node_termination.render(&mut page);
-    if context.index.is_listed() {
+    if context.index.is_listed() && !context.settings.quiet_status {
         objects::pools(context, show.legacy, &mut page);
-        if !context.settings.quiet_status {
-            objects::nodes(context, &mut page);
-            pods::pods(context, &mut page);
-            conditions::conditions(context, &mut page);
-        }
+        objects::nodes(context, &mut page);
+        pods::pods(context, &mut page);
+        conditions::conditions(context, &mut page);
     }
     context.metrics.pods.startup.render(&mut page);
     if show.legacy {

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_api::labels::WELL_KNOWN;
+use karpenter_apiserver::User;
+use karpenter_controllers::Settings;
 use karpenter_runtime::metrics::{Show, page};
 use serde_json::json;
 
@@ -75,6 +77,32 @@ fn read(page: &str) -> BTreeMap<String, (String, Vec<BTreeMap<String, String>>)>
         metrics.entry(current.0.clone()).or_insert_with(|| (current.1.clone(), Vec::new())).1.push(labels);
     }
     metrics
+}
+
+#[tokio::test(start_paused = true)]
+async fn pools_nodes_and_pods_are_left_out_where_nobody_wants_them() {
+    // covers: API-EV-40
+    let quiet = Settings { quiet_status: true, ..Settings::default() };
+    let lab = Lab::of(5, User::admin(), quiet, |_, _| ()).await;
+    lab.pool().await;
+    let limits = json!({"spec": {"limits": {"cpu": "100", "memory": "400Gi"}}});
+    send(&lab.client, "PATCH", "/apis/karpenter.sh/v1/nodepools/default", Some(limits)).await;
+    lab.create(DEPLOYMENTS, deployment(("web", "1500m", "1Gi"), 3)).await;
+    lab.settle(200).await;
+    let page = page(&lab.context, Show { legacy: true });
+    assert!(page.contains("karpenter_nodeclaims_created_total{"), "there is something to tell of");
+    let left_out = [
+        "karpenter_nodepools_limit{",
+        "karpenter_nodepools_usage{",
+        "karpenter_nodepools_cost_total{",
+        "karpenter_nodepool_limit{",
+        "karpenter_nodepool_usage{",
+        "karpenter_nodes_allocatable{",
+        "karpenter_pods_state{",
+    ];
+    let samples = page.lines().filter(|line| left_out.iter().any(|name| line.starts_with(name)));
+    let samples: Vec<&str> = samples.collect();
+    assert!(samples.is_empty(), "{samples:?}");
 }
 
 #[tokio::test(start_paused = true)]
