@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use karpenter_api::NodeClaim;
 use karpenter_api::labels::DISRUPTED_TAINT;
-use karpenter_api::{GoDuration, NodeClaim};
 use karpenter_core::Taint;
+use karpenter_core::do_not_disrupt::DoNotDisrupt;
 use karpenter_core::taints::Effect;
 use karpenter_index::{Key, TrackedPod};
 
@@ -64,16 +65,6 @@ pub struct Owners {
     pub stateful_set: bool,
     /// A static pod: its kubelet made it, and the API can neither evict nor delete it.
     pub node: bool,
-}
-
-/// What the annotation asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DoNotDisrupt {
-    Always,
-    /// From the start of the pod.
-    For(Duration),
-    /// Ignored, and said so.
-    Invalid(String),
 }
 
 /// What the annotation means now.
@@ -184,19 +175,6 @@ impl PodFacts {
             (Some(deletion), _) => deletion > deadline,
             (None, Some(grace)) => deadline.checked_sub(grace).is_ok_and(|latest| now > latest),
             (None, None) => false,
-        }
-    }
-}
-
-impl DoNotDisrupt {
-    fn parse(value: &str) -> Self {
-        if value == "true" {
-            return Self::Always;
-        }
-        match GoDuration::parse(value) {
-            Ok(duration) if duration.nanos() > 0 => Self::For(duration.to_std()),
-            Ok(_) => Self::Invalid(format!("duration {value:?} must be positive")),
-            Err(error) => Self::Invalid(format!("failed to parse {value:?} as a duration: it is {error}")),
         }
     }
 }

@@ -9,6 +9,8 @@
 //! Everything here is plain data with exact semantics and no I/O. The solvers compile it into small integers;
 //! `verify` reads it as it is and judges them.
 
+pub mod do_not_disrupt;
+pub mod duration;
 pub mod instance;
 pub mod labels;
 pub mod named;

@@ -1,6 +1,7 @@
 //! Pods as a node's end sees them, and the PodDisruptionBudgets that hold them.
 
 use jiff::Timestamp;
+use karpenter_core::do_not_disrupt::DoNotDisrupt;
 use karpenter_core::taints::{Effect, Taint, untolerated};
 use karpenter_core::world::DisruptionBudget;
 use karpenter_core::{Pod, PodShape, World};
@@ -12,18 +13,10 @@ pub fn is_reschedulable(pod: &Pod) -> bool {
     (pod.is_active() || waits_for_successor) && !pod.is_daemon() && !pod.is_node_owned()
 }
 
-/// `karpenter.sh/do-not-disrupt` is in force: `true` for good, a duration from the pod's start on, anything else not.
+/// `karpenter.sh/do-not-disrupt` is in force.
 pub fn is_protected(pod: &Pod, now: Timestamp) -> bool {
-    match pod.shape.do_not_disrupt.as_deref() {
-        None => false,
-        Some("true") => true,
-        Some(text) => match karpenter_scheduling::duration::parse(text) {
-            Some(nanos) if nanos > 0 => {
-                pod.started.is_none_or(|started| now.as_nanosecond() < started.as_nanosecond() + nanos)
-            }
-            _ => false,
-        },
-    }
+    let asked = pod.shape.do_not_disrupt.as_deref().map(DoNotDisrupt::parse);
+    asked.is_some_and(|asked| asked.is_in_force(pod.started.map(|started| now.duration_since(started))))
 }
 
 /// Whether voluntary disruption may take the pod's node.

@@ -1,5 +1,6 @@
 //! Which pods enter a pass: those that wait for a node, and those whose node is going away.
 
+use karpenter_core::do_not_disrupt::DoNotDisrupt;
 use karpenter_core::labels::{CAPACITY_TYPE, CAPACITY_TYPES, NODEPOOL, Vocabulary, is_label_value, is_qualified_name};
 use karpenter_core::plan::{LeftOver, Reason};
 use karpenter_core::pod::{NodeTerm, Pod};
@@ -90,21 +91,10 @@ pub(crate) fn is_reschedulable(pod: &Pod) -> bool {
         && !pod.is_node_owned()
 }
 
-/// `karpenter.sh/do-not-disrupt`: `true` protects for good, a duration from the pod's start on, anything else not.
+/// `karpenter.sh/do-not-disrupt` is in force.
 pub(crate) fn is_protected(pod: &Pod, world: &World) -> bool {
-    if !pod.is_active() {
-        return false;
-    }
-    match pod.shape.do_not_disrupt.as_deref() {
-        None => false,
-        Some("true") => true,
-        Some(text) => match crate::duration::parse(text) {
-            Some(nanos) if nanos > 0 => {
-                pod.started.is_none_or(|started| world.now.as_nanosecond() < started.as_nanosecond() + nanos)
-            }
-            _ => false,
-        },
-    }
+    let asked = pod.shape.do_not_disrupt.as_deref().filter(|_| pod.is_active()).map(DoNotDisrupt::parse);
+    asked.is_some_and(|asked| asked.is_in_force(pod.started.map(|started| world.now.duration_since(started))))
 }
 
 /// A disruption budget that can never allow its eviction, or more than one budget.

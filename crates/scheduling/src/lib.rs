@@ -16,7 +16,6 @@ mod columns;
 mod daemons;
 mod deadline;
 mod domains;
-pub mod duration;
 mod existing;
 mod explain;
 mod finalize;
