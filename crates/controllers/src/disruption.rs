@@ -18,6 +18,7 @@ mod pause;
 mod pending;
 mod picture;
 mod podevents;
+mod protection;
 pub mod queue;
 mod refused;
 pub mod regret;
@@ -43,8 +44,8 @@ use tokio::time::Instant;
 
 use crate::clock::{later, until};
 use crate::compute::off_thread;
-use crate::error::{Error, Result};
 use crate::context::Context;
+use crate::error::{Error, Result};
 use crate::metrics::{DRIFT, EMPTINESS, MULTI, SINGLE};
 use crate::reconciler::{Action, Reconciler, singleton};
 use crate::recorder::{Event, ObjectRef};
@@ -177,7 +178,7 @@ impl Reconciler for Disruption {
             return Ok(self.after(wait, context));
         }
         self.take_back_leftovers(context).await?;
-        self.commands.set_paused(pause::is_asked(context).await);
+        self.commands.pause.look(context).await;
         let state = context.index.unsettled();
         self.state().emptied = false;
         Ok(match self.pass(context).await? {
@@ -304,6 +305,7 @@ impl Disruption {
         }
         let Some(picture) = Picture::take(context, &self.commands).await else { return Ok(Pass::Unsynced) };
         let picture = Arc::new(picture);
+        protection::tell(context, &picture);
         let proposal = self.propose(context, &picture).await;
         let told = tell::proposal(context, &picture, &proposal);
         scores::rejected(context, &picture, &proposal);
@@ -368,7 +370,7 @@ impl Disruption {
     /// The commands that still hold, each as it was decided; of empty nodes those that still are. What budgets have no room
     /// for yet goes on waiting for a while: the nodes that take it up are about to be gone.
     async fn validated(&self, context: &Context, batch: Batch) -> Vec<Command> {
-        self.commands.set_paused(pause::is_asked(context).await);
+        self.commands.pause.look(context).await;
         let Some(picture) = Picture::take(context, &self.commands).await else { return Vec::new() };
         let now = context.clock.now();
         let snapshot = picture.snapshot();

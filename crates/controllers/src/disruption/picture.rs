@@ -99,6 +99,17 @@ impl Picture {
         created.is_some_and(|created| self.taken < later(created.0, START))
     }
 
+    /// Whether nothing but its pods can keep the node.
+    pub(super) fn goes_but_for_pods(&self, at: usize) -> bool {
+        let (node, facts) = (&self.world.nodes[at], &self.facts[at]);
+        let pool = node.pool().and_then(|pool| self.pool_facts.get(pool));
+        node.is_managed()
+            && node.has_node
+            && node.is_initialized()
+            && !(node.deleting || facts.in_queue || facts.nominated || facts.do_not_disrupt)
+            && pool.is_some_and(|pool| !pool.instance_types.is_empty())
+    }
+
     pub(super) fn id(&self, node: usize) -> Option<&MachineId> {
         self.machines[node].as_ref().map(|machine| &machine.id)
     }

@@ -189,14 +189,16 @@ pub(crate) fn tell_protection(pod: &karpenter_core::Pod, protection: &Protection
     let event = match protection {
         Protection::None | Protection::Always | Protection::UntilStarted => return,
         Protection::Invalid(why) => {
-            let message = format!("Invalid do-not-disrupt annotation, ignoring it: {why}");
+            let message = format!("Invalid karpenter.sh/do-not-disrupt annotation: {why}, ignoring annotation");
             Event::warning(object(), "InvalidDoNotDisruptAnnotation", message)
         }
         Protection::Until(end) => {
-            Event::normal(object(), "DoNotDisruptUntil", format!("Pod is protected from disruption until {end}"))
+            let end = Timestamp::from_second(end.as_second()).unwrap_or(*end);
+            let message = format!("The karpenter.sh/do-not-disrupt grace period will elapse at {end}");
+            Event::normal(object(), "DoNotDisruptUntil", message)
         }
         Protection::Elapsed => {
-            let message = "Pod's do-not-disrupt grace period has elapsed";
+            let message = "The karpenter.sh/do-not-disrupt grace period has elapsed, pod is now disruptable";
             Event::normal(object(), "DoNotDisruptGracePeriodElapsed", message)
         }
     };
