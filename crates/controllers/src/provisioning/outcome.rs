@@ -6,6 +6,7 @@ use karpenter_api::conditions::{NODE_REGISTRATION_HEALTHY, Status};
 use karpenter_core::World;
 use karpenter_core::plan::{LeftOver, Plan, Reason};
 
+use super::pools::{self, Unready};
 use super::why;
 use crate::context::Context;
 use crate::decision::Decision;
@@ -20,8 +21,9 @@ const NOMINATED_LIMIT: Limit = Limit { per_second: 5, burst: 10 };
 
 /// Tells of everything but the new nodes, which have no name yet.
 pub(super) fn tell(context: &Context, world: &World, plan: &Plan) {
+    let unready = pools::unready(context);
     for left in plan.left_over.iter().chain(&plan.ignored) {
-        tell_left_over(context, world, left);
+        tell_left_over(context, world, left, &unready);
     }
     for (node, pods) in &plan.existing {
         let node = &world.nodes[*node];
@@ -97,18 +99,23 @@ pub(crate) fn tell_nominated(
     }
 }
 
-fn tell_left_over(context: &Context, world: &World, left: &LeftOver) {
+fn tell_left_over(context: &Context, world: &World, left: &LeftOver, unready: &[Unready]) {
     let pod = &world.pods[left.pod];
-    match &left.reason {
+    let for_want_of_a_pool = match &left.reason {
         // It will be served from a reservation later, or avoids our nodes on purpose: nobody needs to be told.
         Reason::ReservedCapacityDeferred | Reason::AvoidsManagedNodes => return,
-        Reason::Invalid { .. }
-        | Reason::DevicesIgnored
-        | Reason::NoPools
-        | Reason::NoInstanceTypes
-        | Reason::Pools(_) => {}
+        Reason::Invalid { .. } | Reason::DevicesIgnored => false,
+        Reason::NoPools | Reason::NoInstanceTypes | Reason::Pools(_) => true,
+    };
+    let unready = if for_want_of_a_pool { unready } else { &[] };
+    // The pool that is about to become ready may be the one it waits for.
+    if unready.iter().any(|pool| pool.settling) {
+        return;
     }
-    let message = why::reason(world, &left.reason);
+    let mut message = why::reason(world, &left.reason);
+    for Unready { pool, why, .. } in unready {
+        message += &format!("; NodePool {pool} is not ready: {why}");
+    }
     let event = Event::warning(ObjectRef::pod(pod), "FailedScheduling", format!("Failed to schedule pod, {message}"));
     if context.recorder.publish(event.within(FAILED_WINDOW)) {
         tracing::error!(pod = %pod.key(), error = message, "could not schedule pod");

@@ -1,13 +1,16 @@
 //! Which pools a pass may buy from, and what each offers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use karpenter_api::NodePool;
 use karpenter_api::conditions::{self, Status};
 use karpenter_core::Pool;
-use karpenter_index::reduce;
+use karpenter_index::{NodeClass, reduce};
 use karpenter_provider::TypesError;
 
+use crate::clock::later;
 use crate::context::Context;
 
 /// A pool with what it can launch, and the object it was read from when the pass began.
@@ -39,6 +42,62 @@ pub fn unused(pool: &NodePool) -> Option<Unused> {
     }
 }
 
+/// For so long after a pool or its class changed it is nobody's fault that the pool is not ready.
+const SETTLING: Duration = Duration::from_secs(30);
+
+/// A pool that pods could get nodes from if it were ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unready {
+    pub pool: String,
+    /// What its conditions say.
+    pub why: String,
+    /// It or its class changed a moment ago: it may become ready by itself.
+    pub settling: bool,
+}
+
+/// Pools of ours that are not ready, by name.
+pub fn unready(context: &Context) -> Vec<Unready> {
+    let now = context.clock.now();
+    let pools = context.index.node_pools();
+    let managed = pools.iter().filter(|pool| context.index.is_managed_pool(pool));
+    let not_ready = managed.filter(|pool| unused(pool) == Some(Unused::NotReady));
+    let stays = not_ready.filter(|pool| pool.metadata.deletion_timestamp.is_none());
+    stays.map(|pool| of(pool, context.index.node_class(class_of(pool)).as_deref(), now)).collect()
+}
+
+fn of(pool: &NodePool, class: Option<&NodeClass>, now: Timestamp) -> Unready {
+    Unready {
+        pool: pool.metadata.name.clone().unwrap_or_default(),
+        why: why(pool),
+        settling: changed(pool, class).is_some_and(|changed| now < later(changed, SETTLING)),
+    }
+}
+
+fn class_of(pool: &NodePool) -> &str {
+    &pool.spec.template.spec.node_class_ref.name
+}
+
+/// When the pool or its class last became something else: they came to be, or a condition turned.
+fn changed(pool: &NodePool, class: Option<&NodeClass>) -> Option<Timestamp> {
+    let created = [Some(&pool.metadata), class.map(|class| &class.metadata)].into_iter().flatten();
+    let created = created.filter_map(|metadata| metadata.creation_timestamp.as_ref()).map(|time| time.0);
+    let of_pool = pool.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let of_class = class.into_iter().flat_map(|class| &class.status.conditions);
+    created.chain(of_pool.chain(of_class).map(|condition| condition.last_transition_time.0)).max()
+}
+
+/// The first condition that keeps it from being ready, in its own words.
+fn why(pool: &NodePool) -> String {
+    let lacking = [conditions::NODE_CLASS_READY, conditions::VALIDATION_SUCCEEDED, conditions::READY];
+    let lacking = lacking.into_iter().filter_map(|kind| Some((kind, pool.condition(kind)?)));
+    let mut lacking = lacking.filter(|(_, condition)| condition.status != "True");
+    match lacking.next() {
+        Some((kind, condition)) if condition.message.is_empty() => format!("{kind} is {}", condition.status),
+        Some((kind, condition)) => format!("{kind} is {}, {}", condition.status, condition.message),
+        None => "nobody has looked at it yet".to_owned(),
+    }
+}
+
 /// The pools of this pass. One that cannot be read or has nothing to offer is left out, and said so; the others are not
 /// affected.
 pub async fn offers(context: &Context) -> Vec<Offer> {
@@ -51,7 +110,13 @@ pub async fn offers(context: &Context) -> Vec<Offer> {
         match unused(&object) {
             None => {}
             Some(Unused::NotReady) => {
-                tracing::error!(pool = name, "ignoring nodepool, not ready");
+                let class = context.index.node_class(class_of(&object));
+                let Unready { why, settling, .. } = of(&object, class.as_deref(), context.clock.now());
+                if settling {
+                    tracing::debug!(pool = name, why, "ignoring nodepool, not ready yet");
+                } else {
+                    tracing::error!(pool = name, why, "ignoring nodepool, not ready");
+                }
                 continue;
             }
             Some(Unused::Static | Unused::Deleting) => continue,
@@ -113,5 +178,43 @@ mod tests {
             assert_eq!(unused(&pool(replicas, ready, deleting)), want);
         }
         assert_eq!(unused(&NodePool::default()), Some(Unused::NotReady), "nobody has looked at it yet");
+    }
+
+    #[test]
+    fn a_pool_that_changed_a_moment_ago_may_become_ready_by_itself() {
+        let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
+        let condition = |kind: &str, status: &str, message: &str, since: i64| {
+            serde_json::json!({"type": kind, "status": status, "reason": "R", "message": message,
+                "lastTransitionTime": at(since).to_string()})
+        };
+        let pool = |conditions: serde_json::Value| -> NodePool {
+            let mut pool = NodePool::default();
+            pool.metadata.creation_timestamp = Some(crate::clock::wire(at(0)));
+            pool.status = Some(serde_json::from_value(serde_json::json!({"conditions": conditions})).unwrap());
+            pool
+        };
+        let class = |since: i64| NodeClass {
+            metadata: Default::default(),
+            status: serde_json::from_value(
+                serde_json::json!({"conditions": [condition("SubnetsReady", "False", "none", since)]}),
+            )
+            .unwrap(),
+        };
+        let bare = pool(serde_json::json!([]));
+        let waiting = pool(serde_json::json!([
+            condition("NodeClassReady", "False", "SubnetSelector did not match any Subnets", 10),
+            condition("Ready", "False", "", 10),
+        ]));
+        for (pool, class, now, settling, why) in [
+            (&bare, None, 29, true, "nobody has looked at it yet"),
+            (&bare, None, 30, false, "nobody has looked at it yet"),
+            (&waiting, None, 39, true, "NodeClassReady is False, SubnetSelector did not match any Subnets"),
+            (&waiting, None, 40, false, "NodeClassReady is False, SubnetSelector did not match any Subnets"),
+            (&waiting, Some(class(20)), 49, true, "NodeClassReady is False, SubnetSelector did not match any Subnets"),
+            (&waiting, Some(class(20)), 50, false, "NodeClassReady is False, SubnetSelector did not match any Subnets"),
+        ] {
+            let found = of(pool, class.as_ref(), at(now));
+            assert_eq!((found.settling, found.why.as_str()), (settling, why), "{pool:?} {class:?} at {now}");
+        }
     }
 }

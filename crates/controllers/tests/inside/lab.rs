@@ -17,7 +17,7 @@ use super::scythe::{Scythe, Watched};
 use super::shop::Shop;
 use super::silence::{Reads, Troubled};
 
-const START: &str = "2026-01-01T00:00:00Z";
+pub(crate) const START: &str = "2026-01-01T00:00:00Z";
 
 pub(crate) struct Lab {
     pub(crate) server: ApiServer,

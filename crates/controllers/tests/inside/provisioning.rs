@@ -7,7 +7,7 @@ use karpenter_controllers::decision::Decision;
 use karpenter_controllers::roster::{all, provisioning};
 use serde_json::{Value, json};
 
-use super::lab::{CLAIMS, DEPLOYMENTS, Lab, POOLS, deployment, running};
+use super::lab::{CLAIMS, CLASSES, DEPLOYMENTS, Lab, POOLS, START, deployment, running};
 use super::scythe::When;
 
 fn names(objects: &[Value]) -> Vec<&str> {
@@ -39,6 +39,30 @@ async fn a_pod_that_keeps_others_away_does_so_while_it_is_bound() {
         lab.settle(120).await;
         assert_eq!((running(&lab.pods("other").await), lab.claims().await.len()), (4, nodes), "its node is free now");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_of_a_pod_before_its_pool_had_time_to_become_ready() {
+    // covers: NP-READY-03
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    let why = "SubnetSelector did not match any Subnets";
+    let waiting = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "SubnetsNotFound",
+        "message": why, "lastTransitionTime": START, "observedGeneration": 1}]}});
+    lab.patch(&format!("{CLASSES}/default/status"), waiting).await;
+    lab.pool("main", json!({})).await;
+    lab.run(all(&Settings::default()));
+    lab.deployment("web", 1, "1").await;
+    let told = async |lab: &Lab| {
+        let events = lab.events("Pod").await;
+        events.into_iter().filter(|event| event.starts_with("FailedScheduling Failed")).collect::<Vec<_>>()
+    };
+    lab.settle(28).await;
+    assert_eq!(told(&lab).await, [""; 0]);
+    lab.settle(30).await;
+    let events = told(&lab).await;
+    let pool = format!("NodePool main is not ready: NodeClassReady is False, {why}");
+    assert!(events.len() == 1 && events[0].contains(&pool), "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]
