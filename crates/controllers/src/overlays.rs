@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use karpenter_api::conditions::VALIDATION_SUCCEEDED;
+use karpenter_api::conditions::{READY, Status, VALIDATION_SUCCEEDED};
 use karpenter_api::{NodeOverlay, NodePool, ObjectMeta};
-use karpenter_index::{Change, Key, Pair, What};
+use karpenter_index::{Change, Key, NodeClass, Pair, What};
 use karpenter_provider::overlay::{Accepted, Standing, Store, evaluate};
-use karpenter_provider::{CloudProvider, InstanceTypes};
+use karpenter_provider::{CloudProvider, InstanceTypes, TypesError};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -98,13 +98,7 @@ impl Reconciler for NodeOverlays {
     }
 
     fn wake(&self, change: &Change, _context: &Context) -> Vec<Key> {
-        let differs = match &change.what {
-            What::NodeOverlay(pair) => differs(pair, |overlay| &overlay.metadata),
-            What::NodePool(pair) => differs(pair, |pool| &pool.metadata),
-            What::NodeClass(pair) => differs(pair, |class| &class.metadata),
-            What::Pod(_) | What::Node(_) | What::NodeClaim(_) | What::Other => false,
-        };
-        if differs { vec![singleton()] } else { Vec::new() }
+        if concerns(&change.what) { vec![singleton()] } else { Vec::new() }
     }
 
     async fn reconcile(&self, _key: &Key, context: &Context) -> Result<Action> {
@@ -113,6 +107,11 @@ impl Reconciler for NodeOverlays {
         for pool in context.index.node_pools().into_iter().filter(|pool| context.index.is_managed_pool(pool)) {
             match self.provider.instance_types(&pool).await {
                 Ok(types) => pools.push((pool, types)),
+                // When the class is resolved, that is a change of the class.
+                Err(TypesError::NotResolved { message }) if waits_for_class(&pool, context) => {
+                    let name = pool.metadata.name.as_deref().unwrap_or_default();
+                    tracing::debug!(pool = name, why = message, "node overlays of a pool wait for its node class");
+                }
                 Err(error) => {
                     let (name, why) = (pool.metadata.name.as_deref(), karpenter_provider::chain(&error));
                     let name = name.unwrap_or_default();
@@ -140,6 +139,26 @@ impl Reconciler for NodeOverlays {
     }
 }
 
+/// Whether a change may make another judgement.
+fn concerns(what: &What) -> bool {
+    match what {
+        What::NodeOverlay(pair) => differs(pair, |overlay| &overlay.metadata),
+        What::NodePool(pair) => differs(pair, |pool| &pool.metadata),
+        // What a pool's types wait for, the class says in its conditions.
+        What::NodeClass(pair) => differs(pair, |class| &class.metadata) || ready(&pair.old) != ready(&pair.new),
+        What::Pod(_) | What::Node(_) | What::NodeClaim(_) | What::Other => false,
+    }
+}
+
+fn waits_for_class(pool: &NodePool, context: &Context) -> bool {
+    let class = context.index.node_class(&pool.spec.template.spec.node_class_ref.name);
+    ready(&class) != Some(Status::True)
+}
+
+fn ready(class: &Option<Arc<NodeClass>>) -> Option<Status> {
+    class.as_deref().map(|class| Status::of(class.condition(READY)))
+}
+
 /// Created, deleted, or changed in what it says.
 fn differs<T>(pair: &Pair<T>, metadata: impl Fn(&T) -> &ObjectMeta) -> bool {
     match (&pair.old, &pair.new) {
@@ -150,8 +169,6 @@ fn differs<T>(pair: &Pair<T>, metadata: impl Fn(&T) -> &ObjectMeta) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use karpenter_api::conditions::{READY, Status};
-
     use super::*;
 
     #[test]
@@ -184,6 +201,25 @@ mod tests {
             [(None, pool(1), true), (pool(1), None, true), (pool(1), pool(2), true), (pool(1), pool(1), false)]
         {
             assert_eq!(differs(&Pair { old, new }, |pool| &pool.metadata), want);
+        }
+    }
+
+    #[test]
+    fn pools_that_wait_for_their_class_are_judged_when_it_is_resolved() {
+        let class = |ready: &str| {
+            let conditions = serde_json::json!([{"type": "Ready", "status": ready, "reason": "", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+            let class = serde_json::json!({"metadata": {"generation": 1}, "status": {"conditions": conditions}});
+            Some(Arc::new(serde_json::from_value::<NodeClass>(class).unwrap()))
+        };
+        for (old, new, want) in [
+            (class("False"), class("True"), true),
+            (class("Unknown"), class("True"), true),
+            (class("True"), class("False"), true),
+            (class("False"), class("False"), false),
+            (class("True"), class("True"), false),
+        ] {
+            assert_eq!(concerns(&What::NodeClass(Pair { old, new })), want);
         }
     }
 }

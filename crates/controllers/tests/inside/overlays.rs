@@ -12,7 +12,7 @@ use karpenter_provider::overlay::{Overlaid, Store};
 use karpenter_provider::{CloudProvider, TypesError};
 use serde_json::{Value, json};
 
-use super::lab::{Lab, running};
+use super::lab::{CLASSES, Lab, running};
 
 const OVERLAYS: &str = "/apis/karpenter.sh/v1alpha1/nodeoverlays";
 
@@ -69,6 +69,12 @@ async fn a_pool_is_left_alone_until_its_overlays_are_judged() {
     let judge = NodeOverlays::new(lab.shop.clone(), store);
     let failed = judge.reconcile(&Key::cluster(""), &lab.context).await.unwrap_err().to_string();
     assert_eq!(failed, "listing instance types for nodepool \"broken\", no price list", "so it is tried again");
+    // While the class is being resolved that is no error, and its change brings us back.
+    let resolving = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "x", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    lab.patch(&format!("{CLASSES}/default/status"), resolving).await;
+    lab.settle(1).await;
+    assert!(matches!(judge.reconcile(&Key::cluster(""), &lab.context).await, Ok(Action::After(_))));
 }
 
 #[tokio::test(start_paused = true)]
