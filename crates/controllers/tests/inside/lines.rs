@@ -79,6 +79,8 @@ async fn a_plan_is_told_from_its_pods_to_its_claims() {
     let template = json!({"spec": {"requirements": [],
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}});
     lab.pool("unready", json!({"template": template})).await;
+    // Before that it may become ready by itself, and nothing is said.
+    lab.settle(31).await;
     lab.run(provisioning());
     polite(&lab).await;
     lab.deployment("web", 7, "1").await;
