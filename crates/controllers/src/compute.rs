@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_panic_is_the_callers() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-        let panicking = std::panic::AssertUnwindSafe(off_thread(|| assert!("a bug of ours".is_empty())));
+        let panicking = std::panic::AssertUnwindSafe(off_thread(|| panic!("a bug of ours")));
         assert!(runtime.block_on(panicking.catch_unwind()).is_err());
     }
 }

@@ -14,7 +14,7 @@ use karpenter_disruption::{Memory, Proposal, propose_again};
 
 fn main() {
     let nodes = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(5_000);
-    let mut fleet = Fleet::new(nodes);
+    let mut fleet = Fleet::new(nodes, "100%");
     let (nodes, pods) = (fleet.world.nodes.len(), fleet.world.pods.len());
     println!("{nodes} nodes, {pods} pods: {} MB", resident());
     let mut memory = Memory::default();

@@ -301,7 +301,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             *left -= u32::from(fits);
             fits
         };
-        members.to_vec().into_iter().filter(fits).collect()
+        members.iter().copied().filter(fits).collect()
     }
 
     fn is_open_to(&self, members: &[usize]) -> bool {

@@ -30,4 +30,4 @@ pub use machine::{Machine, MachineId};
 pub use object::{Attachment, NodeClass, NodeClassStatus, Object, TrackedPod};
 pub use path::Path;
 pub use reduce::{Fault, Interner, Refused};
-pub use unreadable::Unreadable;
+pub use unreadable::{News, Unreadable};

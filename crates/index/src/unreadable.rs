@@ -11,6 +11,9 @@ use crate::key::Key;
 use crate::kind::Kind;
 use crate::reduce::{Fault, Refused};
 
+/// Objects that could not be read lately, and how many of each kind cannot be by now.
+pub type News = (Vec<Arc<Unreadable>>, BTreeMap<Kind, usize>);
+
 /// What is known of an object that cannot be read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unreadable {
@@ -197,7 +200,7 @@ impl Unreadables {
         was_there
     }
 
-    pub(crate) fn take_news(&mut self) -> Option<(Vec<Arc<Unreadable>>, BTreeMap<Kind, usize>)> {
+    pub(crate) fn take_news(&mut self) -> Option<News> {
         if !std::mem::take(&mut self.changed) {
             return None;
         }

@@ -29,7 +29,9 @@ const TOGETHER: usize = 500;
 
 /// What was read for claims whose turn comes later, by instance: for which state of the claim, and when.
 #[derive(Default)]
-pub(crate) struct Ahead(Mutex<BTreeMap<String, (Option<String>, Instant, Instance)>>);
+pub(crate) struct Ahead(Mutex<ReadAhead>);
+
+type ReadAhead = BTreeMap<String, (Option<String>, Instant, Instance)>;
 
 impl Ahead {
     /// A claim that has changed since may ask because of what somebody did to its instance: it is read anew.
@@ -40,7 +42,7 @@ impl Ahead {
         (version == claim.metadata.resource_version).then_some(instance)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (Option<String>, Instant, Instance)>> {
+    fn lock(&self) -> MutexGuard<'_, ReadAhead> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

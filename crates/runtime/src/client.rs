@@ -116,7 +116,7 @@ mod tests {
 
     /// What the kernel says of the connection from this port to that one: which timer runs for it.
     fn timer(from: u16, to: u16) -> Option<String> {
-        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has it");
         let ports = (format!(":{from:04X}"), format!(":{to:04X}"));
         let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let line = lines.find(|line| line[1].ends_with(&ports.0) && line[2].ends_with(&ports.1))?;

@@ -1,6 +1,5 @@
 //! What cannot be read is there: what is kept of it, and what is asked about it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use karpenter_core::selector::Selector;
@@ -13,7 +12,7 @@ use crate::kind::Kind;
 use crate::machine::MachineId;
 use crate::object::{Attachment, TrackedPod};
 use crate::reduce::{self, Reading, Refused};
-use crate::unreadable::Unreadable;
+use crate::unreadable::{News, Unreadable};
 
 /// What Kubernetes gives a pod that does not say.
 const GRACE_SECONDS: i64 = 30;
@@ -26,7 +25,7 @@ impl Index {
 
     /// What could not be read since the last time this was asked, and how many objects of each kind cannot be read by
     /// now. Nothing if nothing has changed.
-    pub fn take_unreadable(&self) -> Option<(Vec<Arc<Unreadable>>, BTreeMap<Kind, usize>)> {
+    pub fn take_unreadable(&self) -> Option<News> {
         self.state().unreadable.take_news()
     }
 

@@ -194,7 +194,7 @@ async fn no_call_to_aws_changes_anything_without_leadership() {
 
     // Whatever is no read and no dry run is among them: a call that is added later has to be added here.
     let reads = |action: &&str| ["Describe", "Get", "List", "Receive"].iter().any(|verb| action.contains(verb));
-    let changes = PERMISSIONS.iter().filter(|(_, actions)| actions.iter().any(|action| !reads(&action)));
+    let changes = PERMISSIONS.iter().filter(|(_, actions)| actions.iter().any(|action| !reads(action)));
     let changes: Vec<&str> = changes.map(|(call, _)| *call).filter(|call| !call.ends_with("_dry_run")).collect();
     assert_eq!(outcomes.iter().map(|(call, _)| *call).collect::<Vec<_>>(), changes);
 
