@@ -30,6 +30,8 @@ resource "aws_sqs_queue_policy" "interruptions" {
         Action    = "sqs:SendMessage"
         Principal = { Service = ["events.amazonaws.com", "sqs.amazonaws.com"] }
         Resource  = aws_sqs_queue.interruptions.arn
+        # Rules of other accounts have nothing to announce here.
+        Condition = { ArnLike = { "aws:SourceArn" = "arn:${local.partition}:events:*:${local.account}:rule/*" } }
       },
       {
         Sid       = "DenyHTTP"

@@ -277,6 +277,8 @@ fn the_stack_makes_roles_policies_profile_queue_and_rules() {
     let [allow, deny] = &policy["PolicyDocument"]["Statement"].as_array().unwrap()[..] else { panic!() };
     assert_eq!((&allow["Effect"], &allow["Action"]), (&json!("Allow"), &json!("sqs:SendMessage")));
     assert_eq!(allow["Principal"]["Service"], json!(["events.amazonaws.com", "sqs.amazonaws.com"]));
+    let rules = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:rule/*";
+    assert_eq!(allow["Condition"], json!({"ArnLike": {"aws:SourceArn": {"Fn::Sub": rules}}}));
     assert_eq!((&deny["Effect"], &deny["Action"]), (&json!("Deny"), &json!("sqs:*")));
     assert_eq!(deny["Condition"], json!({"Bool": {"aws:SecureTransport": "false"}}));
 

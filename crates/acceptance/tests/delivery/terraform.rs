@@ -101,6 +101,7 @@ fn the_module_makes_what_the_public_one_makes() {
             "name_prefix = \"Karpenter${each.key}-\"",
             "ClusterName = local.cluster",
             "target_id = \"KarpenterInterruptionQueueTarget\"",
+            "\"aws:SourceArn\" = \"arn:${local.partition}:events:*:${local.account}:rule/*\"",
         ],
         "interruptions.tf",
     );

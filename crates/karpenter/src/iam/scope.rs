@@ -83,6 +83,11 @@ impl Scope {
         )
     }
 
+    /// Every event rule of the account in this region.
+    pub(super) fn rules_arn(&self) -> String {
+        format!("arn:{}:events:{}:{}:rule/*", self.names.partition, self.names.region, self.names.account)
+    }
+
     pub(super) fn queue_arn(&self, name: &str) -> String {
         format!("arn:{}:sqs:{}:{}:{name}", self.names.partition, self.names.region, self.names.account)
     }

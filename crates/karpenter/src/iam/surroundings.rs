@@ -67,7 +67,8 @@ pub(super) fn node_policies(scope: &Scope) -> Vec<String> {
     NODE_POLICIES.map(|policy| scope.aws_managed(policy)).into()
 }
 
-/// Events in, and nothing over an open line.
+/// Events of this account's rules in, and nothing over an open line. Without the condition rules of any account could
+/// send us warnings of their making.
 pub(super) fn queue_policy(scope: &Scope, name: &str) -> Value {
     let arn = scope.queue_arn(name);
     document(vec![
@@ -77,6 +78,7 @@ pub(super) fn queue_policy(scope: &Scope, name: &str) -> Value {
             "Principal": {"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]},
             "Action": "sqs:SendMessage",
             "Resource": arn,
+            "Condition": {"ArnLike": {"aws:SourceArn": scope.rules_arn()}},
         }),
         json!({
             "Sid": "DenyHTTP",

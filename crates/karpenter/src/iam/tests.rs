@@ -302,6 +302,9 @@ fn nodes_and_their_queue() {
         queue["policy"]["Statement"][0]["Principal"]["Service"],
         json!(["events.amazonaws.com", "sqs.amazonaws.com"])
     );
+    let source = &queue["policy"]["Statement"][0]["Condition"]["ArnLike"]["aws:SourceArn"];
+    let source = source.as_str().unwrap();
+    assert!(source.starts_with("arn:aws:events:") && source.ends_with(":111122223333:rule/*"), "{source}");
     assert_eq!(queue["policy"]["Statement"][1]["Effect"], "Deny");
     assert_eq!(queue["rules"].as_object().unwrap().len(), 5);
     let china = text(&["--cluster-name=a", "--account=111122223333", "--region=cn-north-1"], &[]).unwrap();
