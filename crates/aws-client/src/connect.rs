@@ -16,9 +16,26 @@ use crate::requests::Requests;
 use crate::retries::retries;
 use crate::services::{Caller, EksClient, IamClient, PricingClient, SqsClient, SsmClient, ZonalShiftClient};
 
-/// Of one call, all its attempts together.
-const TIMEOUT: Duration = Duration::from_secs(4 * 60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long an answer is waited for. A connection that a NAT gateway or a load balancer has forgotten never answers, and
+/// never fails either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallTimeouts {
+    /// With one attempt of a call.
+    pub attempt: Duration,
+    /// With all attempts together.
+    pub call: Duration,
+}
+
+impl CallTimeouts {
+    /// EC2 takes its time over a fleet, but not a minute.
+    pub const CALLS: Self = Self { attempt: Duration::from_secs(60), call: Duration::from_secs(4 * 60) };
+
+    /// A receive waits twenty seconds by itself. What a stalled one has taken in comes again after another twenty; two
+    /// attempts and that leave half of the two minutes of a spot warning.
+    pub const RECEIVES: Self = Self { attempt: Duration::from_secs(25), call: Duration::from_secs(55) };
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -40,6 +57,8 @@ pub struct Options {
     pub version: &'static str,
     /// Every service at this address, with credentials that nobody checks, whatever the environment says.
     pub emulator: Option<String>,
+    /// Other time-outs for every call, the queue's as well.
+    pub timeouts: Option<CallTimeouts>,
 }
 
 /// Every service of the account that the credentials are of, in one region.
@@ -72,10 +91,11 @@ pub async fn connect(options: Options) -> Result<Connection, ConnectError> {
         None => Surroundings::read(&env),
         Some(_) => Surroundings::default(),
     };
-    let timeouts = TimeoutConfig::builder().operation_timeout(TIMEOUT).connect_timeout(CONNECT_TIMEOUT).build();
+    let (of_calls, of_receives) =
+        (options.timeouts.unwrap_or(CallTimeouts::CALLS), options.timeouts.unwrap_or(CallTimeouts::RECEIVES));
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .http_client(surroundings.http_client()?)
-        .timeout_config(timeouts);
+        .timeout_config(timeout_config(of_calls));
     if let Some(retries) = retries(&env) {
         loader = loader.retry_config(retries);
     }
@@ -91,10 +111,18 @@ pub async fn connect(options: Options) -> Result<Connection, ConnectError> {
     }
     let config = loader.load().await;
     let region = config.region().map(ToString::to_string).ok_or(ConnectError::NoRegion)?;
-    Ok(clients(&config, region))
+    Ok(clients(&config, region, of_receives))
 }
 
-fn clients(config: &SdkConfig, region: String) -> Connection {
+fn timeout_config(timeouts: CallTimeouts) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .operation_timeout(timeouts.call)
+        .operation_attempt_timeout(timeouts.attempt)
+        .connect_timeout(CONNECT_TIMEOUT.min(timeouts.attempt))
+        .build()
+}
+
+fn clients(config: &SdkConfig, region: String, of_receives: CallTimeouts) -> Connection {
     let requests = Requests::default();
     let watch = || SharedInterceptor::new(requests.interceptor());
     macro_rules! client {
@@ -107,6 +135,10 @@ fn clients(config: &SdkConfig, region: String) -> Connection {
         .region(aws_sdk_pricing::config::Region::new(price_list_endpoint(&region)))
         .interceptor(watch())
         .build();
+    let queue = aws_sdk_sqs::config::Builder::from(config)
+        .timeout_config(timeout_config(of_receives))
+        .interceptor(watch())
+        .build();
     let ec2 = Arc::new(Ec2Client(client!(aws_sdk_ec2)));
     let aws = Aws {
         region,
@@ -115,7 +147,7 @@ fn clients(config: &SdkConfig, region: String) -> Connection {
         iam: Arc::new(IamClient(client!(aws_sdk_iam))),
         eks: Arc::new(EksClient(client!(aws_sdk_eks))),
         pricing: Arc::new(PricingClient(aws_sdk_pricing::Client::from_conf(prices))),
-        sqs: Arc::new(SqsClient(client!(aws_sdk_sqs))),
+        sqs: Arc::new(SqsClient(aws_sdk_sqs::Client::from_conf(queue))),
         zonal_shift: Arc::new(ZonalShiftClient(client!(aws_sdk_arczonalshift))),
     };
     let sts = client!(aws_sdk_sts);

@@ -21,6 +21,6 @@ pub mod requests;
 mod retries;
 mod services;
 
-pub use connect::{ConnectError, Connection, Options, connect};
+pub use connect::{CallTimeouts, ConnectError, Connection, Options, connect};
 pub use requests::Requests;
 pub use services::Caller;

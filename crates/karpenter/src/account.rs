@@ -33,7 +33,7 @@ pub(crate) struct Account {
 /// In the region given, or else the configured one.
 #[cfg(feature = "aws")]
 pub(crate) async fn connect(region: Option<String>) -> anyhow::Result<Account> {
-    let options = karpenter_aws_client::Options { region, version: env!("CARGO_PKG_VERSION"), emulator: None };
+    let options = karpenter_aws_client::Options { region, version: env!("CARGO_PKG_VERSION"), ..Default::default() };
     let connection = karpenter_aws_client::connect(options).await?;
     Ok(Account { aws: connection.aws.clone(), asks: Arc::new(connection) })
 }

@@ -55,8 +55,12 @@ impl Account {
     async fn new(moto: &Moto, cluster: &str) -> Self {
         moto.lay_out(cluster).await;
         let proxy = Proxy::before(&moto.address).await;
-        let options =
-            Options { region: Some(REGION.to_owned()), version: "test", emulator: Some(proxy.address.clone()) };
+        let options = Options {
+            region: Some(REGION.to_owned()),
+            version: "test",
+            emulator: Some(proxy.address.clone()),
+            timeouts: None,
+        };
         let aws = connect(options).await.unwrap().aws;
         let clock = TokioClock::starting_at("2026-01-02T00:00:00Z".parse().unwrap());
         let options =

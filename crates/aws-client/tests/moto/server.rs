@@ -58,7 +58,8 @@ pub(crate) async fn start() -> Option<Moto> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let address = format!("http://127.0.0.1:{port}");
-    let options = Options { region: Some(REGION.to_owned()), version: "test", emulator: Some(address.clone()) };
+    let options =
+        Options { region: Some(REGION.to_owned()), version: "test", emulator: Some(address.clone()), timeouts: None };
     Some(Moto { connection: connect(options).await.unwrap(), address, images, _process: process })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use karpenter_aws_client::{Connection, Options, connect};
+use karpenter_aws_client::{CallTimeouts, Connection, Options, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -52,6 +52,11 @@ impl Server {
 
     /// Answers by action, with their status.
     pub(crate) async fn answering(answers: &[(&str, u16, &String)]) -> Self {
+        Self::with_timeouts(answers, None).await
+    }
+
+    /// A status of zero is no answer at all, over a connection that stays open.
+    pub(crate) async fn with_timeouts(answers: &[(&str, u16, &String)], timeouts: Option<CallTimeouts>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let script = Arc::new(Script::default());
@@ -60,7 +65,8 @@ impl Server {
             all.entry((*action).to_owned()).or_default().push_back((*status, (*body).clone()));
         }
         let task = tokio::spawn(accept(listener, script.clone()));
-        let options = Options { region: Some("us-east-1".to_owned()), version: "1.2.3", emulator: Some(address) };
+        let options =
+            Options { region: Some("us-east-1".to_owned()), version: "1.2.3", emulator: Some(address), timeouts };
         Self { script, connection: connect(options).await.unwrap(), task }
     }
 
@@ -96,6 +102,9 @@ async fn serve(mut stream: TcpStream, script: Arc<Script>) {
         let (status, body) = next.unwrap_or_else(|| (599, format!("no answer is left for {}", asked.action)));
         let kind = if body.starts_with('{') { "application/x-amz-json-1.1" } else { "text/xml" };
         script.asked.lock().unwrap().push(asked);
+        if status == 0 {
+            std::future::pending::<()>().await;
+        }
         let head = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\nx-amzn-requestid: request-1\r\ncontent-length: {}\r\n\r\n",
             body.len()

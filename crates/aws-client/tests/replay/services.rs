@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use karpenter_aws_client::Caller;
+use karpenter_aws_client::{CallTimeouts, Caller};
 use karpenter_provider_aws::calls::{
     Cluster, InstanceProfile, NewInstanceProfile, PriceQuery, QueueMessage, ReceiveMessages, Shift,
 };
@@ -86,6 +86,31 @@ async fn messages_are_waited_for() {
         assert_eq!(asked[1].field(field), want, "{field}");
     }
     assert_eq!(asked[2].field("ReceiptHandle"), "handle-1");
+}
+
+fn receive() -> ReceiveMessages {
+    let wait = Duration::from_secs(20);
+    ReceiveMessages { url: "https://queue.example/1/shop".to_owned(), at_most: 10, visibility: wait, wait }
+}
+
+#[tokio::test]
+async fn an_answer_that_never_comes_is_asked_for_again() {
+    // covers: AWS-OPS-13
+    let (_, status, two) = crate::server::read("sqs.ReceiveMessage.two.json");
+    let nothing = String::new();
+    let timeouts = CallTimeouts { attempt: Duration::from_millis(200), call: Duration::from_secs(20) };
+    let answers = [("ReceiveMessage", 0, &nothing), ("ReceiveMessage", status, &two)];
+    let server = Server::with_timeouts(&answers, Some(timeouts)).await;
+    assert_eq!(server.connection.aws.sqs.receive_messages(&receive()).await.unwrap().len(), 2);
+    assert_eq!(server.asked().len(), 2, "the first connection is still open");
+
+    let timeouts = CallTimeouts { attempt: Duration::from_millis(50), call: Duration::from_millis(200) };
+    let server = Server::with_timeouts(&[("ReceiveMessage", 0, &nothing); 3], Some(timeouts)).await;
+    server.connection.aws.sqs.receive_messages(&receive()).await.unwrap_err();
+    // A spot warning that a stalled receive took in is out of sight for a while, and must still come in time.
+    let (stalled, again) = (CallTimeouts::RECEIVES.call, receive().visibility);
+    assert!(stalled + again < Duration::from_secs(120) && CallTimeouts::RECEIVES.attempt > receive().wait);
+    assert!(CallTimeouts::CALLS.attempt < CallTimeouts::CALLS.call);
 }
 
 #[tokio::test]
