@@ -373,11 +373,17 @@ impl Disruption {
         self.commands.pause.look(context).await;
         let Some(picture) = Picture::take(context, &self.commands).await else { return Vec::new() };
         let now = context.clock.now();
-        let snapshot = picture.snapshot();
-        let mut validation = Validation::new(&snapshot, &self.policy(context), &batch.commands);
+        let (picture, policy, commands) = (Arc::new(picture), self.policy(context), batch.commands.clone());
+        let seen = picture.clone();
+        let validated: Vec<Validated> = off_thread(move || {
+            let snapshot = seen.snapshot();
+            let mut validation = Validation::new(&snapshot, &policy, &commands);
+            commands.iter().map(|command| validation.validate(command)).collect()
+        })
+        .await;
         let (mut valid, mut waiting) = (Vec::new(), Vec::new());
-        for mut command in batch.commands {
-            let Validated { held, over_budget, failed, refused } = validation.validate(&command);
+        for (mut command, found) in batch.commands.into_iter().zip(validated) {
+            let Validated { held, over_budget, failed, refused } = found;
             // What goes before it changes where pods are, so a command of the same pass may not hold for a moment.
             let may_hold_again = refused == Some(Refusal::Budget) || refused.is_some() && batch.begun;
             if now < later(batch.due, BUDGET) && (may_hold_again || !over_budget.is_empty()) {
