@@ -1,23 +1,9 @@
 //! What is ours, and what belongs together.
 
 use k8s_openapi::api::core::v1::Node;
-use karpenter_api::nodepool::NodeClassReference;
-use karpenter_api::{NodeClaim, NodePool};
+use karpenter_api::NodeClaim;
 use karpenter_core::labels::NODEPOOL;
 use karpenter_provider::NodeClassKind;
-
-/// Whether the provider knows the kind of node class.
-pub fn is_supported(reference: &NodeClassReference, kinds: &[NodeClassKind]) -> bool {
-    kinds.iter().any(|known| known.group == reference.group && known.kind == reference.kind)
-}
-
-pub fn is_managed_claim(claim: &NodeClaim, kinds: &[NodeClassKind]) -> bool {
-    is_supported(&claim.spec.node_class_ref, kinds)
-}
-
-pub fn is_managed_pool(pool: &NodePool, kinds: &[NodeClassKind]) -> bool {
-    is_supported(&pool.spec.template.spec.node_class_ref, kinds)
-}
 
 /// A Node is ours when it carries the label of a node class we know, whatever its value.
 pub fn is_managed_node(node: &Node, kinds: &[NodeClassKind]) -> bool {

@@ -233,7 +233,7 @@ fn node_of(lab: &Lab, id: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_spot_warning_brings_a_replacement_in_one_pass_of_planning() {
-    // covers: SCH-BATCH-26, API-IQ-04, API-IQ-06, API-IQ-07, API-IQ-08, API-IQ-10, AWS-OPS-16, AWS-MET-07, AWS-IT-35, AWS-IT-37, SEED0-30, SEED3-14
+    // covers: SCH-BATCH-26, API-IQ-04, API-IQ-06, API-IQ-07, API-IQ-08, API-IQ-10, AWS-OPS-16, AWS-MET-07, AWS-INT-12, AWS-IT-35, AWS-IT-37, SEED0-30, SEED3-14
     let lab = Lab::with(5, |_, settings| settings.interruption_queue = Some("simulated".to_owned())).await;
     lab.pool_of(&["spot"]).await;
     lab.settle(10).await;
@@ -286,7 +286,11 @@ async fn a_spot_warning_brings_a_replacement_in_one_pass_of_planning() {
     let counted = page.lines().find(|line| {
         line.starts_with("karpenter_nodeclaims_disrupted_total{") && line.contains("reason=\"spot_interrupted\"")
     });
-    assert!(counted.is_some_and(|line| line.ends_with(" 1") && line.contains("capacity_type=\"spot\"")), "{counted:?}");
+    let labels = ["nodepool=\"default\"", "capacity_type=\"spot\""];
+    assert!(
+        counted.is_some_and(|line| line.ends_with(" 1") && labels.iter().all(|label| line.contains(label))),
+        "{counted:?}"
+    );
     lab.settle(240).await;
     let pods = lab.list("/api/v1/namespaces/default/pods").await;
     assert_eq!(pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count(), 4);

@@ -260,7 +260,7 @@ fn booleans_are_rendered_also_when_false_and_empty_texts_are_not() {
 
 #[test]
 fn every_setting_reaches_its_variable_and_the_users_own_come_last() {
-    // covers: API-HM-31, SEED0-05
+    // covers: API-HM-31
     let Some(helm) = helm() else { return };
     let values = r#"
 logLevel: debug

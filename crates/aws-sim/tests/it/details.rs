@@ -9,8 +9,10 @@ use karpenter_aws_sim::{Options, Script, Target};
 use karpenter_core::InstanceType;
 use karpenter_provider::{CloudProvider, LaunchError};
 use karpenter_provider_aws::calls::{
-    CapacityReservation, CreateFleet, DescribeLaunchTemplates, Filter, FleetConfig, FleetKind, Override,
+    CapacityReservation, CreateFleet, DescribeInstances, DescribeLaunchTemplates, Filter, FleetConfig, FleetKind,
+    Override,
 };
+use karpenter_provider_aws::node_class::Next;
 use karpenter_provider_aws::{LiveObjects, Parts, Unobserved, tasks};
 use serde_json::{Value, json};
 
@@ -200,7 +202,7 @@ fn reserved_offering(types: &[Arc<InstanceType>]) -> Option<(bool, u32)> {
 
 #[tokio::test(start_paused = true)]
 async fn reservations_are_used_counted_and_given_back() {
-    // covers: AWS-CR-03, AWS-CR-04, AWS-CR-06, AWS-CR-07, AWS-CR-08, AWS-CR-09, AWS-FLEET-27, API-CD-44
+    // covers: AWS-CR-03, AWS-CR-04, AWS-CR-07, AWS-CR-08, AWS-CR-09, AWS-FLEET-27, API-CD-44
     let options = Options { reservations: vec![reservation("cr-1", 2), reservation("cr-2", 0)], ..quiet(1) };
     let lab = Lab::new(options).await;
     let pool = lab.ready_with(with(json!({"capacityReservationSelectorTerms": [{"id": "cr-1"}]}))).await;
@@ -261,6 +263,43 @@ async fn an_unknown_reservation_id_costs_only_itself() {
     let with_tags = Term { id: Some("cr-1".to_owned()), tags: Some(tags(&[("team", "a")])), ..Term::default() };
     let both = lab.parts.reservations.find(&[with_tags], (lab.now)()).await.unwrap();
     assert_eq!(both.len(), 2, "a term with an id and tags asks for both");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reservations_are_read_every_minute_and_at_their_end() {
+    // covers: AWS-CR-06
+    let selected = with(json!({"capacityReservationSelectorTerms": [{"id": "cr-1"}]}));
+    let lab = Lab::new(Options { reservations: vec![reservation("cr-1", 2)], ..quiet(1) }).await;
+    lab.ready_with(selected.clone()).await;
+    assert_eq!(lab.settle_class().await, Next::After(Duration::from_secs(60)));
+    let start = (lab.now)();
+    let end = start + jiff::SignedDuration::from_secs(150);
+    let ending = CapacityReservation { end: Some(end), ..reservation("cr-1", 2) };
+    let lab = Lab::new(Options { reservations: vec![ending], ..quiet(1) }).await;
+    lab.ready_with(selected).await;
+    let left = || Duration::try_from(end.duration_since((lab.now)())).unwrap();
+    assert!(left() > Duration::from_secs(70), "{:?}", left());
+    assert_eq!(lab.settle_class().await, Next::After(Duration::from_secs(60)), "the end is further away");
+    tokio::time::sleep(left() - Duration::from_secs(20)).await;
+    let Next::After(wait) = lab.settle_class().await else { panic!("it is looked at again") };
+    assert!(wait <= Duration::from_secs(20) && wait > Duration::from_secs(5), "its end comes first: {wait:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminated_instance_reads_as_not_found_while_ec2_still_shows_it() {
+    // covers: AWS-CP-21
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let machine = lab.provider.create(&on_demand("one")).await.unwrap();
+    let id = lab.region.instances()[0].instance.id.clone();
+    let ec2 = lab.region.aws().ec2;
+    ec2.terminate_instances(std::slice::from_ref(&id)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let asked = DescribeInstances { ids: vec![id], ..Default::default() };
+    let shown = ec2.describe_instances(&asked).await.unwrap();
+    assert_eq!(shown[0].state, karpenter_provider_aws::calls::InstanceState::Terminated);
+    let answer = lab.provider.get(&machine.provider_id).await;
+    assert!(matches!(answer, Err(karpenter_provider::GetError::NotFound { .. })), "{answer:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,7 +41,7 @@ async fn is_deleting(lab: &Lab, name: &str) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_instance_loses_its_claim() {
-    // covers: AWS-INT-01, AWS-INT-08, AWS-INT-11, AWS-INT-12, AWS-INT-13, API-EV-28, API-EV-29, API-EV-30, API-EV-31, API-EV-32, API-EV-33, API-EV-34
+    // covers: AWS-INT-01, AWS-INT-08, AWS-INT-11, AWS-INT-13, API-EV-28, API-EV-29, API-EV-30, API-EV-31, API-EV-32, API-EV-33, API-EV-34
     // covers: API-IQ-03, API-IQ-11, API-IQ-12, API-IQ-13, API-IQ-14, API-IQ-15
     for (warning, reason, deletes) in [
         (Warning::SpotInterruption, "SpotInterrupted", true),

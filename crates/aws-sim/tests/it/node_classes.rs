@@ -412,6 +412,23 @@ async fn drift_is_found_in_its_order() {
     assert_ne!(drift(&other_image).await.unwrap().as_deref(), Some("NodeClassDrift"), "not hashed yet");
     lab.classes.reconcile_hash(&lab.class().await).await.unwrap();
     assert_eq!(drift(&other_image).await.unwrap().as_deref(), Some("NodeClassDrift"));
+    // Hashes that cannot be compared say nothing: what comes next in the order is found.
+    for (annotation, value) in [
+        (karpenter_api::labels::EC2NODECLASS_HASH, None),
+        (karpenter_api::labels::EC2NODECLASS_HASH_VERSION, None),
+        (karpenter_api::labels::EC2NODECLASS_HASH_VERSION, Some("v0")),
+    ] {
+        let mut unlike = other_image.clone();
+        let annotations = unlike.metadata.annotations.as_mut().unwrap();
+        match value {
+            Some(value) => annotations.insert(annotation.to_owned(), value.to_owned()),
+            None => annotations.remove(annotation),
+        };
+        assert_eq!(drift(&unlike).await.unwrap().as_deref(), Some("AMIDrift"), "{annotation} {value:?}");
+    }
+    let gone = json!({"metadata": {"annotations": {karpenter_api::labels::EC2NODECLASS_HASH: null}}});
+    lab.patch_class(gone).await;
+    assert_eq!(drift(&other_image).await.unwrap().as_deref(), Some("AMIDrift"), "the class has none");
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,7 +47,7 @@ async fn a_machine_is_what_its_user_data_says() {
 
 #[tokio::test(start_paused = true)]
 async fn instances_are_found_by_state_and_tag_and_end_in_steps() {
-    // covers: AWS-SIM-09, AWS-SIM-10, AWS-SIM-13, AWS-CP-15, AWS-CP-21
+    // covers: AWS-SIM-09, AWS-SIM-10, AWS-SIM-13, AWS-CP-15
     let lab = Lab::new(quiet(1)).await;
     lab.ready().await;
     lab.provider.create(&on_demand("one")).await.unwrap();

@@ -33,7 +33,7 @@ async fn a_start_needs_ec2_and_its_types() {
 
 #[tokio::test(start_paused = true)]
 async fn what_operators_leave_open_is_found_out() {
-    // covers: AWS-OPS-06, AWS-OPS-07, AWS-OPS-08, AWS-OPS-10
+    // covers: AWS-OPS-06, AWS-OPS-07, AWS-OPS-08, AWS-OPS-10, SEED0-05
     let lab = Lab::new(quiet(1)).await;
     let discover = |mut settings: Settings| {
         let (aws, client) = (lab.region.aws(), lab.client.clone());
@@ -54,7 +54,9 @@ async fn what_operators_leave_open_is_found_out() {
     assert_eq!(discover(open()).await.unwrap().cluster_dns.as_deref(), Some("10.96.0.10"));
     let mut given = Settings::new("simulated", "https://mine", "");
     (given.ca_bundle, given.cluster_dns) = (Some("bWluZQ==".to_owned()), Some("fd00::a".to_owned()));
+    let asked = lab.region.calls()["DescribeCluster"];
     let kept = discover(given.clone()).await.unwrap();
+    assert_eq!(lab.region.calls()["DescribeCluster"], asked, "nobody asks EKS for what is given");
     assert_eq!(
         (&kept.cluster_endpoint, &kept.ca_bundle, &kept.cluster_dns),
         (&given.cluster_endpoint, &given.ca_bundle, &given.cluster_dns)

@@ -55,3 +55,39 @@ pub fn text(world: &World, reason: &Reason) -> String {
         other => other.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use karpenter_core::MicroUsd;
+
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_node_from_consolidation_alone_is_told_as_such() {
+        // covers: API-EV-09
+        let pool = || "p".into();
+        let zero = MicroUsd(0);
+        let unconsolidatable = [
+            Reason::UnknownInstanceType { name: "m5.large".into() },
+            Reason::MissingLabel { label: "topology.kubernetes.io/zone" },
+            Reason::ConsolidationDisabled { pool: pool() },
+            Reason::OnlyWhenEmpty { pool: pool(), pods: 1 },
+            Reason::PodHasNoPlace { pod: "n/p".into(), why: None },
+            Reason::NotCheaper { price: zero, cheapest: None },
+            Reason::SameType { instance_type: "m5.large".into() },
+            Reason::MinValues { keys: Vec::new() },
+            Reason::SpotToSpotDisabled,
+            Reason::SpotToSpotFlexibility { found: 14, wanted: 15 },
+            Reason::HoldsBuffer,
+        ];
+        for reason in unconsolidatable {
+            assert_eq!(told(&reason, false), Told::Unconsolidatable, "{reason:?}");
+        }
+        let held = Reason::Blocked(Blocked::Pod { pod: "n/p".into() });
+        assert_eq!(told(&held, false), Told::Blocked, "nothing voluntary may take it");
+        let no_place = Reason::PodHasNoPlace { pod: "n/p".into(), why: None };
+        assert_eq!(told(&no_place, true), Told::Blocked, "it would go for another reason");
+        let quiet = Reason::NotYetQuiet { until: None };
+        assert_eq!(told(&quiet, false), Told::Not, "it is a matter of time");
+    }
+}

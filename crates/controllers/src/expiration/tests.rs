@@ -14,7 +14,7 @@ fn claim(expire_after: &str) -> NodeClaim {
 
 #[test]
 fn a_claim_lives_as_long_as_it_says() {
-    // covers: LC-EXP-01, LC-EXP-03, LC-EXP-04, LC-EXP-06
+    // covers: LC-EXP-01, LC-EXP-03, LC-EXP-06
     let left = |seconds| Verdict::In(Duration::from_secs(seconds));
     for (expire_after, now, want) in [
         ("1h", 0, left(3_600)),

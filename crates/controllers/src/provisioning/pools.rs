@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn only_dynamic_ready_pools_that_stay_are_bought_from() {
-        // covers: SCH-BATCH-14, NP-READY-03, LC-GEN-15
+        // covers: LC-GEN-15
         let pool = |replicas: Option<i64>, ready: &str, deleting: bool| -> NodePool {
             let class = serde_json::json!({"group": "g", "kind": "K", "name": "n"});
             let mut pool: NodePool = serde_json::from_value(serde_json::json!({

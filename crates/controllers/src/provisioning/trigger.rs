@@ -98,7 +98,6 @@ mod tests {
 
     #[test]
     fn the_disruption_taint_is_known_by_key_and_effect() {
-        // covers: SCH-BATCH-02
         let node = |key: &str, value: &str, effect: &str| -> Node {
             let taint = serde_json::json!({"key": key, "value": value, "effect": effect});
             serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}, "spec": {"taints": [taint]}})).unwrap()

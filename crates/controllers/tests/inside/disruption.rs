@@ -154,7 +154,7 @@ async fn each_command_waits_its_own_time() {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_are_set_apart_before_they_go() {
-    // covers: DIS-QUEUE-03, DIS-QUEUE-22, API-CD-25, API-EV-08
+    // covers: DIS-QUEUE-22, API-CD-25, API-EV-08
     let mut lab = Lab::new(1).await;
     nodes(&mut lab, 1, when_empty("0s", "100%")).await;
     // The claim cannot be deleted for a while.
@@ -185,7 +185,7 @@ async fn nodes_are_set_apart_before_they_go() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_crash_left_on_a_node_is_taken_back() {
-    // covers: DIS-LOOP-03, DIS-QUEUE-20
+    // covers: DIS-LOOP-03, DIS-QUEUE-20, CP-H10
     let mut lab = Lab::new(1).await;
     nodes(&mut lab, 1, when_empty("1h", "100%")).await;
     lab.crash();
@@ -205,6 +205,75 @@ async fn what_a_crash_left_on_a_node_is_taken_back() {
     assert_eq!(tainted(&nodes), 0);
     assert_eq!(nodes[0]["spec"]["taints"][0]["key"], "own", "and nothing else");
     assert!(condition(&lab.claims().await[0], "DisruptionReason").is_none());
+    // A claim that is not launched holds the first pass up, for as long as launches are tried and no longer.
+    lab.crash();
+    lab.shop.close();
+    lab.patch(&format!("{NODES}/{node}"), json!({"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}})).await;
+    let mut waiting = lab.claims().await[0].clone();
+    waiting["metadata"] = json!({"name": "by-hand"});
+    waiting.as_object_mut().unwrap().remove("status");
+    lab.create(CLAIMS, waiting).await;
+    lab.run(all(&Settings::default()));
+    lab.settle(240).await;
+    assert_eq!(tainted(&lab.list(NODES).await), 1);
+    lab.settle(150).await;
+    assert_eq!(tainted(&lab.list(NODES).await), 0, "five minutes, and a last attempt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn passes_never_overlap_however_long_one_takes() {
+    // covers: DIS-LOOP-01
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 2, when_empty("0s", "0")).await;
+    // Each pass asks what can be bought, and the answer takes longer than the pause between two.
+    lab.shop.slow_down(std::time::Duration::from_secs(17));
+    let node = lab.list(NODES).await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let before = lab.shop.asked_by("disruption").times;
+    lab.scale("web", 0).await;
+    for round in 0..30 {
+        // Whatever makes it look again.
+        let kept = json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": (round % 2 == 0).to_string()}}});
+        lab.patch(&format!("{NODES}/{node}"), kept).await;
+        lab.settle(10).await;
+    }
+    let asked = lab.shop.asked_by("disruption");
+    assert!(asked.times - before >= 5, "{asked:?}");
+    assert_eq!(asked.at_once, 1, "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_of_a_pool_that_is_not_ready_still_go_within_its_budget() {
+    // covers: NP-READY-03
+    let mut lab = Lab::new(1).await;
+    let settings = Settings { static_capacity: true, ..Settings::default() };
+    lab.node_class().await;
+    lab.pool("main", json!({"disruption": when_empty("0s", "1")})).await;
+    lab.run_with(all(&settings), settings.clone());
+    lab.deployment("web", 2, "7").await;
+    lab.settle(120).await;
+    assert_eq!(lab.claims().await.len(), 2);
+    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "SubnetsNotFound",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}]}});
+    lab.patch(&format!("{}/default/status", super::lab::CLASSES), unready).await;
+    lab.settle(5).await;
+    let pool = lab.get(&format!("{POOLS}/main")).await.unwrap();
+    assert!(condition(&pool, "Ready").is_some_and(|c| c["status"] == "False"), "{pool}");
+    // Neither pods nor replicas make it grow.
+    lab.deployment("more", 1, "7").await;
+    lab.pool("fixed", json!({"replicas": 2})).await;
+    lab.settle(120).await;
+    assert_eq!(lab.claims().await.len(), 2);
+    assert_eq!(running(&lab.pods("more").await), 0);
+    lab.scale("more", 0).await;
+    lab.scale("web", 0).await;
+    let mut most = 0;
+    for _ in 0..300 {
+        lab.settle(1).await;
+        let claims = lab.claims().await;
+        most = most.max(claims.iter().filter(|claim| claim["metadata"]["deletionTimestamp"].is_string()).count());
+    }
+    assert!(lab.claims().await.is_empty(), "empty nodes go all the same");
+    assert_eq!(most, 1, "and its budget counts");
 }
 
 #[tokio::test(start_paused = true)]

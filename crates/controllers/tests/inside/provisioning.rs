@@ -7,7 +7,7 @@ use karpenter_controllers::decision::Decision;
 use karpenter_controllers::roster::{all, provisioning};
 use serde_json::{Value, json};
 
-use super::lab::{CLAIMS, CLASSES, DEPLOYMENTS, Lab, POOLS, START, deployment, running};
+use super::lab::{CLAIMS, CLASSES, DEPLOYMENTS, Lab, NODES, POOLS, START, deployment, running};
 use super::scythe::When;
 
 fn names(objects: &[Value]) -> Vec<&str> {
@@ -181,7 +181,7 @@ async fn what_no_pool_can_host_is_told_and_the_rest_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn pools_that_are_not_ready_or_over_their_limit_give_nothing() {
-    // covers: SCH-BATCH-01, SCH-BATCH-14, SCH-BATCH-15
+    // covers: SCH-BATCH-01, SCH-BATCH-15
     let mut lab = Lab::new(1).await;
     lab.node_class().await;
     lab.pool("unready", json!({})).await;
@@ -194,6 +194,95 @@ async fn pools_that_are_not_ready_or_over_their_limit_give_nothing() {
     lab.make_ready("unready").await;
     lab.settle(15).await;
     assert_eq!(lab.claims().await.len(), 1, "without anybody touching the pod");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_get_nodes_from_pools_that_are_ours_dynamic_ready_and_staying() {
+    // covers: SCH-BATCH-14
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    let class = |group: &str| json!({"spec": {"requirements": [], "nodeClassRef": {"group": group, "kind": "EC2NodeClass", "name": "default"}}});
+    lab.pool("foreign", json!({"weight": 50, "template": class("eks.amazonaws.com")})).await;
+    lab.pool("fixed", json!({"replicas": 0})).await;
+    lab.pool("unready", json!({"weight": 40})).await;
+    lab.pool("going", json!({"weight": 30})).await;
+    for pool in ["foreign", "fixed", "going"] {
+        lab.make_ready(pool).await;
+    }
+    let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    lab.patch(&format!("{POOLS}/going"), held).await;
+    lab.delete(&format!("{POOLS}/going")).await;
+    lab.run(provisioning());
+    lab.deployment("web", 1, "1").await;
+    lab.settle(30).await;
+    assert!(lab.claims().await.is_empty(), "none of these");
+    lab.pool("main", json!({})).await;
+    lab.make_ready("main").await;
+    lab.settle(30).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 1);
+    assert_eq!(claims[0]["metadata"]["labels"]["karpenter.sh/nodepool"], "main");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_set_apart_starts_a_pass_every_ten_seconds() {
+    // covers: SCH-BATCH-02
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    let node = |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+    lab.create(NODES, node("apart")).await;
+    lab.create(NODES, node("other")).await;
+    lab.run(provisioning());
+    lab.settle(30).await;
+    let passes = || lab.shop.asked().0;
+    let taint =
+        |effect: &str| json!({"spec": {"taints": [{"key": "karpenter.sh/disrupted", "value": "x", "effect": effect}]}});
+    let before = passes();
+    lab.patch(&format!("{NODES}/other"), taint("NoExecute")).await;
+    lab.settle(60).await;
+    assert_eq!(passes(), before, "another effect is another taint");
+    lab.patch(&format!("{NODES}/apart"), taint("NoSchedule")).await;
+    lab.settle(3).await;
+    assert_eq!(passes(), before + 1, "whatever the taint's value");
+    lab.settle(50).await;
+    let more = passes() - before - 1;
+    assert!((4..=5).contains(&more), "every ten seconds: {more}");
+    lab.patch(&format!("{NODES}/apart"), json!({"spec": {"taints": null}})).await;
+    lab.settle(15).await;
+    let before = passes();
+    lab.settle(60).await;
+    assert_eq!(passes(), before, "and no longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_made_before_the_cluster_is_known() {
+    // covers: INV-6
+    let mut lab = Lab::new(1).await;
+    let settings = Settings { static_capacity: true, ..Settings::default() };
+    lab.node_class().await;
+    lab.pool("main", json!({"disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}})).await;
+    // Its nodes are not for the pod.
+    let template = json!({"spec": {"requirements": [], "taints": [{"key": "dedicated", "effect": "NoSchedule"}],
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}});
+    lab.pool("fixed", json!({"replicas": 2, "template": template})).await;
+    for pool in ["main", "fixed"] {
+        lab.make_ready(pool).await;
+    }
+    lab.deployment("web", 1, "1").await;
+    // One kind of all cannot be listed.
+    lab.server.inject(karpenter_apiserver::Fault {
+        methods: vec!["GET".into()],
+        path_contains: "/storageclasses".into(),
+        per_mille: 1000,
+        times: None,
+        effect: karpenter_apiserver::Effect::InternalError,
+    });
+    lab.run_with(all(&settings), settings.clone());
+    lab.settle(120).await;
+    assert!(lab.claims().await.is_empty(), "neither for pods nor for replicas");
+    lab.server.clear_faults();
+    lab.settle(30).await;
+    assert_eq!(lab.claims().await.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]

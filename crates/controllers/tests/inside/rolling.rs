@@ -58,7 +58,7 @@ async fn roll_out(lab: &Lab, value: &str, within: u64, mut look: impl FnMut(&[Va
 #[tokio::test(start_paused = true)]
 async fn a_pool_rolls_within_its_budget_new_nodes_first() {
     // covers: DIS-DRIFT-10, DIS-DRIFT-12, DIS-DRIFT-14, DIS-DRIFT-17, DIS-QUEUE-04, DIS-QUEUE-10, DIS-QUEUE-12
-    // covers: DIS-QUEUE-16, DIS-QUEUE-21, DIS-QUEUE-22, API-EV-06, API-EV-07, API-EV-08, SEED2-29
+    // covers: DIS-QUEUE-03, DIS-QUEUE-16, DIS-QUEUE-21, DIS-QUEUE-22, API-EV-06, API-EV-07, API-EV-08, SEED2-29
     let mut lab = Lab::new(1).await;
     fleet(&mut lab, 10, "10%").await;
     edit(&lab, "a").await;
@@ -265,6 +265,82 @@ async fn a_pause_stops_what_is_under_way_and_everything_after() {
     roll_out(&lab, "a", 900, |_, _| {}).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_the_claim_says_of_its_end_counts_and_not_what_its_pool_says_now() {
+    // covers: LC-EXP-04
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    let template = |after: &str| {
+        json!({"spec": {"requirements": [], "expireAfter": after,
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}})
+    };
+    let disruption =
+        json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", "budgets": [{"nodes": "0"}]});
+    lab.pool("main", json!({"disruption": disruption, "template": template("1h")})).await;
+    lab.run(all(&Settings::default()));
+    lab.deployment("web", 1, "7").await;
+    lab.settle(120).await;
+    let name = lab.claims().await[0]["metadata"]["name"].clone();
+    lab.patch(&format!("{POOLS}/main"), json!({"spec": {"template": template("5m")}})).await;
+    lab.settle(1800).await;
+    let claims = lab.claims().await;
+    assert_eq!((claims.len(), &claims[0]["metadata"]["name"]), (1, &name), "five minutes are not for it");
+    assert!(claims[0]["metadata"]["deletionTimestamp"].is_null());
+    assert!(
+        condition(&claims[0], "Drifted").is_some_and(|c| c["status"] == "True" && c["reason"] == "NodePoolDrifted")
+    );
+    lab.settle(2100).await;
+    assert!(lab.claims().await.iter().all(|claim| claim["metadata"]["name"] != name), "its own hour is over");
+}
+
+/// What was written about a claim until it was launched, whatever its name: method, path, and whether it carries the
+/// finalizer, the provider's labels and the provider id.
+fn launch_of(lab: &Lab, name: &str) -> Vec<(String, [bool; 3])> {
+    let effects = lab.scythe.done();
+    let about = effects.iter().filter(|effect| effect.name.contains(&format!("/nodeclaims/{name}")));
+    let mut launch = Vec::new();
+    for effect in about {
+        let has = ["karpenter.sh/termination", "node.kubernetes.io/instance-type", "providerID"];
+        let has = has.map(|part| effect.sent.contains(part));
+        launch.push((effect.name.replace(name, "it"), has));
+        if has[2] {
+            return launch;
+        }
+    }
+    panic!("never launched: {name} {launch:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_claims_are_launched_alike_whatever_they_were_made_for() {
+    // covers: LC-LAUNCH-12
+    let mut lab = Lab::new(1).await;
+    let settings = Settings { static_capacity: true, ..Settings::default() };
+    lab.node_class().await;
+    let disruption =
+        json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]});
+    lab.pool("main", json!({"disruption": disruption})).await;
+    lab.pool("fixed", json!({"replicas": 1})).await;
+    lab.run_with(all(&settings), settings.clone());
+    lab.deployment("web", 1, "7").await;
+    lab.settle(120).await;
+    let of_pool = |claims: &[Value], pool: &str| -> Vec<String> {
+        let mine = claims.iter().filter(|claim| claim["metadata"]["labels"]["karpenter.sh/nodepool"] == pool);
+        mine.map(|claim| claim["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let claims = lab.claims().await;
+    let (provisioned, fixed) = (of_pool(&claims, "main"), of_pool(&claims, "fixed"));
+    assert_eq!((provisioned.len(), fixed.len()), (1, 1));
+    edit(&lab, "a").await;
+    lab.settle(300).await;
+    let replacement = of_pool(&lab.claims().await, "main");
+    assert!(replacement.len() == 1 && replacement != provisioned, "{replacement:?}");
+    let launch = launch_of(&lab, &provisioned[0]);
+    assert_eq!(launch.last().map(|(name, _)| name.as_str()), Some("PUT /apis/karpenter.sh/v1/nodeclaims/it/status"));
+    assert!(launch.len() >= 2, "labels, then the status: {launch:?}");
+    assert_eq!(launch_of(&lab, &fixed[0]), launch, "of a static pool");
+    assert_eq!(launch_of(&lab, &replacement[0]), launch, "in place of another");
+}
+
 /// A roll of two nodes that is cut at a chosen effect, and what must hold afterwards.
 async fn cut(name: &str, when: When, parts: &'static [&'static str], nth: usize) {
     let mut lab = Lab::new(1).await;
@@ -300,7 +376,7 @@ async fn cut(name: &str, when: When, parts: &'static [&'static str], nth: usize)
 
 #[tokio::test(start_paused = true)]
 async fn dying_while_nodes_are_set_apart() {
-    // covers: CP-H1, CP-H2, CP-H10
+    // covers: CP-H1, CP-H2
     cut("h1 tainted", When::After, &["PATCH /api/v1/nodes/", "karpenter.sh/disrupted"], 0).await;
     cut("h1 reason", When::Before, &["PATCH", "/nodeclaims/", "DisruptionReason"], 0).await;
     cut("h2", When::Before, &["POST", "/nodeclaims"], 0).await;

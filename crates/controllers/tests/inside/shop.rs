@@ -40,6 +40,8 @@ struct State {
     asked: u32,
     asking: u32,
     most_asking: u32,
+    /// The same by the name of the controller.
+    asked_by: BTreeMap<&'static str, Asked>,
     slow: Duration,
     /// What the shop says of every machine it sold, or that it cannot say.
     drift: Option<Saying>,
@@ -52,6 +54,13 @@ struct State {
     /// What is sold out is still on the list.
     secretive: bool,
     duds: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) times: u32,
+    now: u32,
+    pub(crate) at_once: u32,
 }
 
 /// An answer about drift.
@@ -123,6 +132,11 @@ impl Shop {
     pub(crate) fn asked(&self) -> (u32, u32) {
         let state = self.state.lock().unwrap();
         (state.asked, state.most_asking)
+    }
+
+    /// As [`Shop::asked`], by one controller.
+    pub(crate) fn asked_by(&self, controller: &str) -> Asked {
+        self.state.lock().unwrap().asked_by.get(controller).copied().unwrap_or_default()
     }
 
     /// Answers about instance types take so long.
@@ -205,15 +219,23 @@ impl CloudProvider for Shop {
 
     /// A pool named `broken` has no types that anybody knows.
     async fn instance_types(&self, pool: &NodePool) -> Result<InstanceTypes, TypesError> {
+        let controller = karpenter_controllers::controller_name();
         let slow = {
             let mut state = self.state.lock().unwrap();
+            let by = state.asked_by.entry(controller).or_default();
+            (by.times, by.now) = (by.times + 1, by.now + 1);
+            by.at_once = by.at_once.max(by.now);
             state.asked += 1;
             state.asking += 1;
             state.most_asking = state.most_asking.max(state.asking);
             state.slow
         };
         tokio::time::sleep(slow).await;
-        self.state.lock().unwrap().asking -= 1;
+        {
+            let mut state = self.state.lock().unwrap();
+            state.asking -= 1;
+            state.asked_by.entry(controller).or_default().now -= 1;
+        }
         match pool.metadata.name.as_deref() {
             Some("broken") => Err(TypesError::NotResolved { message: "no price list".into() }),
             Some("sold-out") => Ok(Arc::from([])),

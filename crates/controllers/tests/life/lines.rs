@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Once;
 
 use karpenter_api::labels;
 use serde_json::json;
@@ -12,7 +13,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::objects::{self, CLAIMS};
+use crate::objects::{self, BUDGETS, CLAIMS, DEPLOYMENTS};
 use crate::stage::Stage;
 
 /// One line: what it says, and with which fields.
@@ -47,7 +48,7 @@ impl Subscriber for ToThread {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("karpenter") && *metadata.level() <= tracing::Level::INFO
+        metadata.target().starts_with("karpenter") && *metadata.level() <= tracing::Level::DEBUG
     }
 
     fn event(&self, event: &Event<'_>) {
@@ -67,6 +68,14 @@ impl Subscriber for ToThread {
 }
 
 impl Lines {
+    fn of_this_thread() -> Self {
+        static LISTENING: Once = Once::new();
+        LISTENING.call_once(|| {
+            tracing::subscriber::set_global_default(ToThread).expect("nobody else listens");
+        });
+        LINES.with(Self::clone)
+    }
+
     /// The lines with this message.
     fn saying(&self, message: &str) -> Vec<BTreeMap<String, String>> {
         let all = self.0.borrow();
@@ -77,8 +86,7 @@ impl Lines {
 #[tokio::test(start_paused = true)]
 async fn every_step_of_a_life_is_one_line() {
     // covers: API-LG-14, API-LG-15, API-LG-16, API-LG-18, API-LG-19, API-LG-20, API-LG-24, API-LG-40
-    tracing::subscriber::set_global_default(ToThread).expect("this is the only test that listens");
-    let lines = LINES.with(Lines::clone);
+    let lines = Lines::of_this_thread();
     let stage = Stage::new().await;
     stage.cloud.plan(|plan| plan.real_cpu = Some(1));
     let spec = json!({"terminationGracePeriod": "1h", "resources": {"requests": {"cpu": "1"}}});
@@ -137,4 +145,48 @@ async fn every_step_of_a_life_is_one_line() {
     }
     assert!(lines.saying("initialized nodeclaim")[0]["allocatable"].contains("cpu 1, "));
     assert!(lines.saying("annotated nodeclaim")[0].contains_key(labels::TERMINATION_TIMESTAMP));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_collected_given_up_or_forced_is_a_line_each() {
+    // covers: API-LG-31
+    let lines = Lines::of_this_thread();
+    let stage = Stage::alone().await;
+    stage.cloud.plan(|plan| plan.dud = true);
+    stage.create(CLAIMS, objects::claim("dud", json!({}))).await;
+    stage.until("it is launched", 5, || async { stage.cloud.instances().len() == 1 }).await;
+    stage.cloud.plan(|plan| plan.dud = false);
+    stage.create(CLAIMS, objects::claim("old", json!({"expireAfter": "5m"}))).await;
+    stage.create(CLAIMS, objects::claim("lost", json!({}))).await;
+    for name in ["old", "lost"] {
+        stage.ready_node(name).await;
+    }
+    let lost = stage.claim("lost").await.unwrap().status.unwrap().provider_id.unwrap();
+    stage.lose_machine("lost").await;
+    let planted = stage.cloud.plant("nobody's");
+    stage.pass(1_000).await;
+    stage.create(CLAIMS, objects::claim("forced", json!({"terminationGracePeriod": "1m"}))).await;
+    stage.ready_node("forced").await;
+    stage.create(BUDGETS, objects::budget("web", 0)).await;
+    stage.create(DEPLOYMENTS, objects::deployment("web", 1, json!({}), json!({}))).await;
+    stage.runs("web", 1).await;
+    stage.delete(&format!("{CLAIMS}/forced")).await;
+    stage.claim_is_gone("forced", 200).await;
+    for (message, fields) in [
+        ("terminating due to timeout", vec![("claim", "dud"), ("timeout", "900s"), ("reason", "registration_timeout")]),
+        ("deleting expired nodeclaim", vec![("claim", "old")]),
+        (
+            "garbage collecting nodeclaim with no cloudprovider representation",
+            vec![("claim", "lost"), ("provider_id", lost.as_str())],
+        ),
+        ("garbage collected cloudprovider instance", vec![("provider_id", planted.as_str())]),
+        ("deleting pod", vec![]),
+    ] {
+        let found = lines.saying(message);
+        assert_eq!(found.len(), 1, "{message}: {found:?}");
+        for (name, value) in fields {
+            let is = found[0].get(name).map(|text| text.trim_matches('"'));
+            assert_eq!(is, Some(value), "{message}: {name}: {found:?}");
+        }
+    }
 }

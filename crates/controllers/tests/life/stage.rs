@@ -139,6 +139,13 @@ impl Stage {
         self.engine = Some(tokio::spawn(Engine::new(self.context.clone(), all).run()));
     }
 
+    /// Starts other controllers beside those that run, and never ends them.
+    pub(crate) fn start_another(&self) {
+        let controllers = self.back.controllers_client(&self.scythe, &self.reads);
+        let other = Arc::new(context(controllers, &self.clock, &self.cloud, &self.settings));
+        tokio::spawn(Engine::new(other, roster::life(&self.settings)).run());
+    }
+
     /// The controllers are gone, wherever they were.
     pub(crate) fn kill(&mut self) {
         if let Some(engine) = self.engine.take() {

@@ -112,7 +112,7 @@ async fn a_claim_that_cannot_be_bought_is_given_up_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn other_launch_errors_are_retried_with_back_off() {
-    // covers: LC-LAUNCH-07, LC-LAUNCH-12
+    // covers: LC-LAUNCH-07
     let stage = Stage::new().await;
     for _ in 0..4 {
         stage.cloud.refuse(LaunchError::create("denied", "Unauthorized", "a policy is missing"));
@@ -127,6 +127,35 @@ async fn other_launch_errors_are_retried_with_back_off() {
     let attempts = stage.scythe.done().iter().filter(|effect| effect.has(&["cloud create"])).count();
     assert_eq!(attempts, 5);
     stage.ready_node("one").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn devices_are_waited_for_where_they_are_asked_for_and_not_ignored() {
+    // covers: LC-INIT-07
+    for (ignored, drivers, waits) in
+        [(false, Some(" gpu.example.com , "), true), (false, Some(" , "), false), (false, None, false)]
+    {
+        let mut settings = Settings::default();
+        settings.scheduling.ignore_device_requests = ignored;
+        let stage = Stage::with(settings).await;
+        let mut claim = objects::claim("one", json!({}));
+        if let Some(drivers) = drivers {
+            claim["metadata"]["annotations"] = json!({labels::REQUESTED_DRA_DRIVERS: drivers});
+        }
+        stage.create(CLAIMS, claim).await;
+        if !waits {
+            stage.ready_node("one").await;
+            continue;
+        }
+        stage.pass(120).await;
+        assert!(stage.is("one", "Initialized", Unknown, "DRADriverPoolsNotPublished").await, "{drivers:?}");
+        let id = stage.claim("one").await.unwrap().status.unwrap().provider_id.unwrap();
+        let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"},
+            "spec": {"driver": "gpu.example.com", "nodeName": crate::cloud::node_name(&id), "devices": [],
+                "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}});
+        stage.create("/apis/resource.k8s.io/v1/resourceslices", slice).await;
+        stage.ready_node("one").await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,3 +1,4 @@
+use karpenter_core::node::Stage;
 use karpenter_testkit::pod;
 
 use super::*;
@@ -8,7 +9,7 @@ fn three_empty() -> Scene {
 
 #[test]
 fn the_least_budget_for_a_reason_holds() {
-    // covers: DIS-BUDGET-01, DIS-BUDGET-02, DIS-BUDGET-07, DIS-BUDGET-11, DIS-BUDGET-12, API-NP-41, API-NP-42
+    // covers: DIS-BUDGET-01, DIS-BUDGET-02, DIS-BUDGET-07, DIS-BUDGET-12, API-NP-41, API-NP-42
     let only = |reasons: &[&str], nodes: &str| Budget {
         reasons: Some(reasons.iter().map(|reason| (*reason).to_owned()).collect()),
         ..budget(nodes)
@@ -53,9 +54,71 @@ fn schedules_are_looked_at_in_utc() {
     }
 }
 
+/// Two pools, of which nobody may be taken from `closed`.
+fn open_and_closed() -> Scene {
+    let only = |name: &'static str| is_in("node.kubernetes.io/instance-type", &[name]);
+    scene()
+        .pool("default", |pool| pool.require(is_in(CAPACITY_TYPE, &[ON_DEMAND])).require(only("large")), |_| {})
+        .pool(
+            "closed",
+            |pool| pool.require(is_in(CAPACITY_TYPE, &[ON_DEMAND])),
+            |facts| facts.budgets = vec![budget("0")],
+        )
+}
+
+#[test]
+fn only_the_budget_of_the_pool_that_loses_a_node_counts() {
+    // covers: DIS-BUDGET-11
+    let of_pool = |scene: &Scene, name: &str, pool: &str| scene.of_type(name, "large", ON_DEMAND).of_pool(pool);
+    // Pods go to a node of a pool whose budget is spent.
+    let scene = open_and_closed();
+    let (leaves, takes) = (of_pool(&scene, "leaves", "default"), of_pool(&scene, "takes", "closed"));
+    let receiving = scene
+        .add(leaves, |_| {})
+        .add(takes, |_| {})
+        .pod(pod("p").cpu("1").on("leaves"))
+        .pod(pod("q").cpu("6").on("takes"));
+    let taken = |scene: &Scene| -> Vec<String> {
+        let proposal = scene.propose();
+        let all = proposal.commands.iter().flat_map(|command| &command.candidates);
+        all.map(|candidate| candidate.name.to_string()).collect()
+    };
+    assert_eq!(taken(&receiving), ["leaves"]);
+    // And the other way round the open budget helps nobody.
+    let scene = open_and_closed();
+    let (stays, takes) = (of_pool(&scene, "stays", "closed"), of_pool(&scene, "takes", "default"));
+    let kept = scene
+        .add(stays, |_| {})
+        .add(takes, |facts| facts.do_not_disrupt = true)
+        .pod(pod("p").cpu("1").on("stays"))
+        .pod(pod("q").cpu("6").on("takes"));
+    assert_eq!(taken(&kept), Vec::<String>::new());
+}
+
+#[test]
+fn nodes_of_the_pool_that_are_there_are_counted() {
+    // covers: DIS-BUDGET-03
+    // Half of two is one, and half of three rounds up to two: what counts shows in how many go.
+    type Change = fn(NodeBuilder) -> NodeBuilder;
+    let as_it_is: Change = |node| node;
+    let facts: fn(&mut NodeFacts) = |facts| facts.do_not_disrupt = true;
+    for (what, change, facts, want) in [
+        ("an initialized node", as_it_is, facts, 2),
+        ("one that is not initialized", |node: NodeBuilder| node.stage(Stage::Registered), facts, 1),
+        ("one that is given back", as_it_is, |facts: &mut NodeFacts| facts.instance_terminating = true, 1),
+        ("somebody else's", |node: NodeBuilder| node.stage(Stage::Unmanaged), facts, 1),
+    ] {
+        let scene = scene().node("a", "small").node("b", "small").rules(|pool| pool.budgets = vec![budget("50%")]);
+        let third = change(scene.of_type("c", "small", ON_DEMAND));
+        let scene = scene.add(third, facts).pod(pod("p").cpu("1").on("c"));
+        let taken: usize = scene.propose().commands.iter().map(|command| command.candidates.len()).sum();
+        assert_eq!(taken, want, "{what}");
+    }
+}
+
 #[test]
 fn what_is_gone_or_not_ready_takes_from_the_budget() {
-    // covers: DIS-BUDGET-03, DIS-BUDGET-04
+    // covers: DIS-BUDGET-04
     for (change, want) in [
         ((|_| {}) as fn(&mut NodeFacts), 2),
         (|facts| facts.ready = false, 1),

@@ -16,7 +16,7 @@ fn instances(fake: &Arc<Fake>, shifted: &'static [&'static str]) -> Instances {
 
 #[tokio::test(start_paused = true)]
 async fn reads_join_and_one_unknown_id_spoils_nothing() {
-    // covers: AWS-BATCH-04, AWS-BATCH-06, AWS-CP-20, AWS-CP-21
+    // covers: AWS-BATCH-04, AWS-BATCH-06, AWS-CP-20
     let (fake, instances) = lab(&["i-1", "i-2"]);
     let ask = ["i-1", "i-2", "i-1", "i-9"];
     let answers = join_all(ask.map(|id| instances.get(id, Look::Fresh))).await;

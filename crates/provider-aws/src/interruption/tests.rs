@@ -110,7 +110,7 @@ async fn a_message_that_cannot_be_handled_holds_up_no_other() {
 
 #[tokio::test]
 async fn an_instance_is_ended_once_however_many_messages_say_so() {
-    // covers: AWS-INT-10, AWS-INT-12
+    // covers: AWS-INT-10
     let desk = Desk::new(&[("a", reclaimed("i-1")), ("b", terminated("i-1")), ("a-again", reclaimed("i-1"))]);
     desk.round().await;
     assert!(desk.left().is_empty());

@@ -58,9 +58,13 @@ fn a_claim_is_charged_with_the_most_it_may_become() {
     assert_eq!(types(&seen(start("20").pods(apart(3)))), ["cpu-02 cpu-08 cpu-16", "cpu-02", "cpu-02"]);
     let exhausted = seen(start("17").pods(apart(2)));
     assert_eq!((types(&exhausted), exhausted.left().as_str()), (vec!["cpu-02 cpu-08 cpu-16".to_owned()], "p-1"));
-    let most: u32 = 20;
-    let charged: u32 = [16, 2, 2].iter().sum();
-    assert!(charged <= most, "never more than the limit");
+    // Whatever each of them becomes in the end, together they stay within the limit.
+    for limit in 17..=40 {
+        let seen = seen(start(&limit.to_string()).pods(apart(4)));
+        let most = |types: &String| types.rsplit("cpu-").next().and_then(|cpu| cpu.parse::<u32>().ok()).unwrap();
+        let charged: u32 = types(&seen).iter().map(most).sum();
+        assert!(!seen.plan.new_nodes.is_empty() && charged <= limit, "{charged} of {limit}: {:?}", types(&seen));
+    }
 }
 
 #[test]

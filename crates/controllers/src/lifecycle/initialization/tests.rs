@@ -94,7 +94,7 @@ fn slice(driver: &str, pool: &str, generation: i64, count: i64) -> ResourceSlice
 
 #[test]
 fn drivers_must_have_published_a_whole_pool() {
-    // covers: LC-INIT-07, LC-INIT-08
+    // covers: LC-INIT-08
     let gpu = |generation, count| slice("gpu", "p", generation, count);
     for (what, drivers, slices, want) in [
         ("nothing asked for", "", vec![], None),
