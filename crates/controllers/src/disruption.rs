@@ -374,10 +374,13 @@ impl Disruption {
         let Some(picture) = Picture::take(context, &self.commands).await else { return Vec::new() };
         let now = context.clock.now();
         let (picture, policy, commands) = (Arc::new(picture), self.policy(context), batch.commands.clone());
-        let seen = picture.clone();
+        let (seen, waited) = (picture.clone(), batch.again.is_some());
         let validated: Vec<Validated> = off_thread(move || {
             let snapshot = seen.snapshot();
             let mut validation = Validation::new(&snapshot, &policy, &commands);
+            if waited {
+                validation = validation.counting_terminating();
+            }
             commands.iter().map(|command| validation.validate(command)).collect()
         })
         .await;

@@ -33,6 +33,31 @@ async fn staying(lab: &Lab) -> BTreeSet<String> {
     claims.iter().filter(|claim| claim["metadata"]["deletionTimestamp"].is_null()).map(name).collect()
 }
 
+#[tokio::test(start_paused = true)]
+async fn claims_that_are_given_up_are_made_up_for_ever_more_slowly() {
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    lab.pool("fixed", json!({"replicas": 2})).await;
+    lab.shop.close();
+    lab.run_with(all(&settings()), settings());
+    let (mut seen, mut after) = (BTreeSet::new(), Vec::new());
+    for _ in 0..600 {
+        lab.settle(1).await;
+        seen.extend(lab.claims().await.iter().map(name));
+        after.push(seen.len());
+    }
+    // Two at a time, after 1, 2, 4, … seconds, and after five minutes at most.
+    assert!(
+        after[10] >= 4 && after[599] <= 2 * 10,
+        "{} after ten seconds, {} after ten minutes",
+        after[10],
+        after[599]
+    );
+    lab.shop.open();
+    lab.settle(310).await;
+    assert_eq!(staying(&lab).await.len(), 2, "when there are machines again");
+}
+
 async fn resize(lab: &Lab, replicas: u64) {
     lab.patch(&format!("{POOLS}/fixed"), json!({"spec": {"replicas": replicas}})).await;
 }
