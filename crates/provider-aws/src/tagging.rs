@@ -27,19 +27,27 @@ const AHEAD: Duration = Duration::from_secs(15);
 /// As many as one call takes.
 const TOGETHER: usize = 500;
 
-/// What was read for claims whose turn comes later, by instance: for which state of the claim, and when.
+/// What was read for claims whose turn comes later, by instance: what the claim said then, and when.
 #[derive(Default)]
 pub(crate) struct Ahead(Mutex<ReadAhead>);
 
-type ReadAhead = BTreeMap<String, (Option<String>, Instant, Instance)>;
+type ReadAhead = BTreeMap<String, (Asked, Instant, Instance)>;
+
+/// What a claim says of its tags. Somebody who takes a tag away asks for it again by taking away the annotation.
+type Asked = [Option<String>; 2];
+
+fn asked(claim: &NodeClaim) -> Asked {
+    let annotations = claim.metadata.annotations.as_ref();
+    [labels::INSTANCE_TAGGED, labels::CLUSTER_NAME_TAGGED].map(|key| annotations.and_then(|all| all.get(key)).cloned())
+}
 
 impl Ahead {
-    /// A claim that has changed since may ask because of what somebody did to its instance: it is read anew.
+    /// A claim that asks otherwise than it did may do so because of what somebody did to its instance: it is read anew.
     fn take(&self, id: &str, claim: &NodeClaim) -> Option<Instance> {
         let mut held = self.lock();
         held.retain(|_, (_, at, _)| at.elapsed() <= AHEAD);
-        let (version, _, instance) = held.remove(id)?;
-        (version == claim.metadata.resource_version).then_some(instance)
+        let (before, _, instance) = held.remove(id)?;
+        (before == asked(claim)).then_some(instance)
     }
 
     fn lock(&self) -> MutexGuard<'_, ReadAhead> {
@@ -105,15 +113,15 @@ async fn read(parts: &Parts, id: &str, claim: &NodeClaim) -> crate::calls::Resul
     let claims = parts.objects.node_claims().await.unwrap_or_default();
     let next = claims.iter().filter(|claim| is_taggable(claim)).filter_map(|claim| {
         let next = instance_id(claim.status.as_ref()?.provider_id.as_deref()?)?;
-        (next != id).then_some((next, claim.metadata.resource_version.clone()))
+        (next != id).then_some((next, asked(claim)))
     });
-    let next: Vec<(&str, Option<String>)> = next.take(TOGETHER - 1).collect();
+    let next: Vec<(&str, Asked)> = next.take(TOGETHER - 1).collect();
     let all = std::iter::once(id).chain(next.iter().map(|(id, _)| *id));
     let mut answers = join_all(all.map(|id| parts.instances.get(id, Look::Fresh))).await;
     let mine = answers.remove(0);
     let now = Instant::now();
     let read = next.into_iter().zip(answers);
-    let read = read.filter_map(|((id, version), answer)| Some((id.to_owned(), (version, now, answer.ok()?))));
+    let read = read.filter_map(|((id, asked), answer)| Some((id.to_owned(), (asked, now, answer.ok()?))));
     parts.tags_ahead.lock().extend(read);
     mine
 }

@@ -298,6 +298,8 @@ async fn a_terminated_instance_reads_as_not_found_while_ec2_still_shows_it() {
     let asked = DescribeInstances { ids: vec![id], ..Default::default() };
     let shown = ec2.describe_instances(&asked).await.unwrap();
     assert_eq!(shown[0].state, karpenter_provider_aws::calls::InstanceState::Terminated);
+    // A sweep forgets what was known of instances that are gone.
+    assert!(lab.provider.list().await.unwrap().is_empty());
     let answer = lab.provider.get(&machine.provider_id).await;
     assert!(matches!(answer, Err(karpenter_provider::GetError::NotFound { .. })), "{answer:?}");
 }

@@ -92,10 +92,6 @@ impl Shop {
         self.state.lock().unwrap().closed = true;
     }
 
-    pub(crate) fn open(&self) {
-        self.state.lock().unwrap().closed = false;
-    }
-
     /// What is said of drift from now on; nothing is none.
     pub(crate) fn say(&self, drift: Option<Saying>) {
         self.state.lock().unwrap().drift = drift;

@@ -38,22 +38,15 @@ async fn claims_that_are_given_up_are_made_up_for_ever_more_slowly() {
     let mut lab = Lab::new(1).await;
     lab.node_class().await;
     lab.pool("fixed", json!({"replicas": 2})).await;
-    lab.shop.close();
+    ["small", "large"].iter().for_each(|kind| lab.shop.sell_out_secretly(kind));
     lab.run_with(all(&settings()), settings());
-    let (mut seen, mut after) = (BTreeSet::new(), Vec::new());
-    for _ in 0..600 {
-        lab.settle(1).await;
-        seen.extend(lab.claims().await.iter().map(name));
-        after.push(seen.len());
-    }
-    // Two at a time, after 1, 2, 4, … seconds, and after five minutes at most.
-    assert!(
-        after[10] >= 4 && after[599] <= 2 * 10,
-        "{} after ten seconds, {} after ten minutes",
-        after[10],
-        after[599]
-    );
-    lab.shop.open();
+    lab.settle(10).await;
+    let soon = lab.shop.attempts().len();
+    assert!(soon >= 4, "two at a time, after one second, two, four: {soon}");
+    lab.settle(590).await;
+    let tried = lab.shop.attempts().len();
+    assert!(tried <= 2 * 12, "after five minutes at most, and no more often: {tried}");
+    ["small", "large"].iter().for_each(|kind| lab.shop.sell_out(kind, true));
     lab.settle(310).await;
     assert_eq!(staying(&lab).await.len(), 2, "when there are machines again");
 }

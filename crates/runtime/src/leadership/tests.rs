@@ -34,13 +34,16 @@ async fn an_effect_begins_only_while_leadership_outlasts_it_and_is_cut_off_at_th
             done.fetch_add(1, Ordering::Relaxed);
         }
     };
-    for (leadership, takes, want, after) in [
-        (Leadership::without_election(), 3600 * SECOND, Ok(()), 3600 * SECOND),
-        (Leadership::elected(), Duration::ZERO, Err(NotLeading), Duration::ZERO),
-        (led_for(EFFECT), EFFECT / 2, Ok(()), EFFECT / 2),
-        (led_for(EFFECT - SECOND), Duration::ZERO, Err(NotLeading), Duration::ZERO),
-        (led_for(EFFECT + SECOND), 3600 * SECOND, Err(NotLeading), EFFECT + SECOND),
-    ] {
+    type Case = (fn() -> Leadership, Duration, Result<(), NotLeading>, Duration);
+    let cases: [Case; 5] = [
+        (Leadership::without_election, 3600 * SECOND, Ok(()), 3600 * SECOND),
+        (Leadership::elected, Duration::ZERO, Err(NotLeading), Duration::ZERO),
+        (|| led_for(EFFECT), EFFECT / 2, Ok(()), EFFECT / 2),
+        (|| led_for(EFFECT - SECOND), Duration::ZERO, Err(NotLeading), Duration::ZERO),
+        (|| led_for(EFFECT + SECOND), 3600 * SECOND, Err(NotLeading), EFFECT + SECOND),
+    ];
+    for (leadership, takes, want, after) in cases {
+        let leadership = leadership();
         let (before, began) = (done.load(Ordering::Relaxed), Instant::now());
         assert_eq!(leadership.guard(effect(takes)).await, want, "{leadership:?} {takes:?}");
         assert_eq!(began.elapsed(), after, "{leadership:?} {takes:?}");
@@ -199,7 +202,7 @@ async fn no_call_to_aws_changes_anything_without_leadership() {
     assert_eq!(outcomes.iter().map(|(call, _)| *call).collect::<Vec<_>>(), changes);
 
     fenced.ec2.describe_launch_templates(&DescribeLaunchTemplates::default()).await.unwrap();
-    let open = fence_aws(region.aws(), &led_for(EFFECT));
+    let open = fence_aws(region.aws(), &led_for(3600 * SECOND));
     for (call, error) in change_everything(&open).await {
         assert_ne!(error.map(|error| error.code).as_deref(), Some("NotLeading"), "{call}: whoever leads may");
     }

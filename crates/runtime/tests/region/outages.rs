@@ -288,8 +288,9 @@ async fn a_launch_of_many_nodes_is_few_calls() {
     lab.create(DEPLOYMENTS, alone).await;
     lab.settle(60).await;
     let made = lab.calls_since(&before);
-    // The sweeps of these first minutes, and a look at all new machines now and then; once it was one for each.
-    assert!(made["DescribeInstances"] <= 12, "{made:?}");
+    // The sweeps of these first minutes, and a look at all machines that wait for their tags every 15 seconds, and whenever
+    // one comes that was not among them; once it was one for each.
+    assert!(made["DescribeInstances"] <= 20, "{made:?}");
     // Until the last of them has its tags.
     let mut seconds = 60;
     let tagged = |claim: &Value| claim["metadata"]["annotations"]["karpenter.k8s.aws/tagged"] == "true";
@@ -304,7 +305,7 @@ async fn a_launch_of_many_nodes_is_few_calls() {
     let fleets = made["CreateFleet"] - made["RunInstances"];
     assert!(fleets * 50 <= NODES as u64, "{made:?}");
     assert_eq!(made["CreateTags"], NODES as u64);
-    assert!(made["DescribeInstances"] <= seconds / 5, "{made:?} in {seconds} s");
+    assert!(made["DescribeInstances"] <= seconds / 4, "{made:?} in {seconds} s");
 }
 
 #[tokio::test(start_paused = true)]
