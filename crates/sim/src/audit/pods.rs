@@ -33,8 +33,7 @@ struct Entry {
     ran: bool,
     leaving: bool,
     node: Option<String>,
-    /// Why the kubelet did not run it, where it said so.
-    refused: Option<String>,
+    failed: bool,
 }
 
 /// What of a pod is looked at; a whole one is decoded ten times as slowly.
@@ -69,8 +68,6 @@ struct Spec {
 struct Status {
     #[serde(default)]
     phase: String,
-    reason: Option<String>,
-    message: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -129,14 +126,11 @@ impl Pods {
             ran: false,
             leaving: false,
             node: None,
-            refused: None,
+            failed: false,
         });
         entry.leaving = pod.metadata.deletion_timestamp.is_some();
         entry.node.clone_from(&pod.spec.node_name);
-        if pod.status.phase == "Failed" {
-            let said = [&pod.status.reason, &pod.status.message].into_iter().flatten();
-            entry.refused = Some(said.map(String::as_str).collect::<Vec<_>>().join(": "));
-        }
+        entry.failed = pod.status.phase == "Failed";
         if pod.status.phase == "Running" && !entry.ran {
             entry.ran = true;
             *ran += 1;
@@ -144,17 +138,17 @@ impl Pods {
         }
     }
 
-    /// Pods that have waited longer than this to run, by name.
+    /// Pods that have waited longer than this to run, by name. One that its kubelet refused waits no more: its workload makes
+    /// another, which is seen for itself.
     pub fn stuck(&self, longer_than: Duration) -> Vec<String> {
         let now = Instant::now();
         let books = self.books();
-        let stuck = books.alive.values().filter(|pod| !pod.ran && !pod.leaving);
+        let stuck = books.alive.values().filter(|pod| !pod.ran && !pod.leaving && !pod.failed);
         let stuck = stuck.filter(|pod| now.duration_since(pod.since) > longer_than);
         let told = |pod: &Entry| {
             let minutes = now.duration_since(pod.since).as_secs() / 60;
             let place = pod.node.as_deref().unwrap_or("no node");
-            let refused = pod.refused.as_deref().map(|why| format!(", which failed it: {why}")).unwrap_or_default();
-            format!("pod {} waits for {minutes} minutes, on {place}{refused}", pod.name)
+            format!("pod {} waits for {minutes} minutes, on {place}", pod.name)
         };
         stuck.map(told).collect()
     }
