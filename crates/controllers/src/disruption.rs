@@ -232,18 +232,19 @@ impl Disruption {
 
     async fn look_for_empty(&self, context: &Context) {
         let Some(picture) = Picture::take(context, &self.commands).await else { return };
-        let policy = Policy { paused: self.commands.is_paused(), ..context.settings.disruption.clone() };
-        let mut commands = karpenter_disruption::propose_empty(&picture.snapshot(), &policy);
+        let (picture, policy) = (Arc::new(picture), self.policy(context));
+        let seen = picture.clone();
+        let mut commands = off_thread(move || karpenter_disruption::propose_empty(&seen.snapshot(), &policy)).await;
         let mut own = self.state();
         own.pending.leave_out_touched(&picture, &mut commands);
         let due = later(context.clock.now(), VALIDATION);
-        own.pending.add(Batch::new(due, Arc::new(picture), commands));
+        own.pending.add(Batch::new(due, picture, commands));
     }
 
     /// Starts what has held for long enough; answers whether anything was started.
     async fn carry_out(&self, context: &Context) -> Result<bool> {
         let due = self.state().pending.take_due(context.clock.now());
-        let mut moved = false;
+        let (mut moved, mut errors) = (false, Vec::new());
         for mut batch in due {
             let (state, now) = (context.index.unsettled(), context.clock.now());
             if batch.seen.replace(state) == Some(state) && now < later(batch.due, BUDGET) {
@@ -253,8 +254,12 @@ impl Disruption {
             }
             let picture = batch.picture.clone();
             let valid = self.validated(context, batch).await;
-            moved |= self.start_all(context, &picture, &valid).await?;
+            match self.start_all(context, &picture, &valid).await {
+                Ok(started) => moved |= started,
+                Err(error) => errors.push(error),
+            }
         }
+        Error::all(errors)?;
         Ok(moved)
     }
 
@@ -318,21 +323,26 @@ impl Disruption {
         }
         let (at_once, found): (Vec<Command>, Vec<Command>) =
             proposal.commands.into_iter().partition(|command| command.method.reason() == Method::Drift.reason());
-        self.wait_with(context, &picture, found);
+        self.wait_with(context, &picture, found).await;
         let acted = self.start_all(context, &picture, &at_once).await?;
         Ok(if acted { Pass::Acted } else { Pass::Idle })
     }
 
     /// What was found waits beside what waits already.
-    fn wait_with(&self, context: &Context, picture: &Arc<Picture>, mut found: Vec<Command>) {
+    async fn wait_with(&self, context: &Context, picture: &Arc<Picture>, mut found: Vec<Command>) {
         let now = context.clock.now();
-        let snapshot = picture.snapshot();
         found.sort_by_key(|command| command.method != Method::Empty);
-        let policy = self.policy(context);
+        let (policy, seen) = (self.policy(context), picture.clone());
+        // There is one loop, so nobody misses what is taken out for a moment.
+        let mut pending = std::mem::take(&mut self.state().pending);
+        let (pending, mut found, void) = off_thread(move || {
+            let void = pending.look_again(&policy, &seen, &mut found);
+            (pending, found, void)
+        })
+        .await;
         let mut own = self.state();
-        for Void { picture: decided, command, failed, why } in
-            own.pending.look_again(&snapshot, &policy, picture, &mut found)
-        {
+        own.pending = pending;
+        for Void { picture: decided, command, failed, why } in void {
             own.refused.add(&decided, &command, picture);
             abandon(context, &decided, &command, failed, why);
         }
@@ -371,8 +381,11 @@ impl Disruption {
     /// for yet goes on waiting for a while: the nodes that take it up are about to be gone.
     async fn validated(&self, context: &Context, batch: Batch) -> Vec<Command> {
         self.commands.pause.look(context).await;
-        let Some(picture) = Picture::take(context, &self.commands).await else { return Vec::new() };
         let now = context.clock.now();
+        let Some(picture) = Picture::take(context, &self.commands).await else {
+            self.state().pending.add(Batch { again: Some(later(now, UNSYNCED)), ..batch });
+            return Vec::new();
+        };
         let (picture, policy, commands) = (Arc::new(picture), self.policy(context), batch.commands.clone());
         let (seen, waited) = (picture.clone(), batch.again.is_some());
         let validated: Vec<Validated> = off_thread(move || {
@@ -396,7 +409,14 @@ impl Disruption {
                 }
                 waiting.push(rest);
             } else if let Some(why) = refused {
-                self.state().refused.add(&batch.picture, &command, &picture);
+                let full = why == Refusal::Budget && !over_budget.is_empty();
+                if full && command.ahead {
+                    // That there would be room was only hoped.
+                    continue;
+                }
+                if !full {
+                    self.state().refused.add(&batch.picture, &command, &picture);
+                }
                 abandon(context, &batch.picture, &command, failed, why);
             } else {
                 context.metrics.choices.failed_validations(named(command.method), failed);
@@ -407,7 +427,9 @@ impl Disruption {
             }
         }
         let (begun, again) = (batch.begun || !valid.is_empty(), Some(later(now, LOOK_FOR_BUDGET)));
-        self.state().pending.add(Batch { commands: waiting, again, begun, ..batch });
+        // Each that starts gives the others as long again.
+        let due = if valid.is_empty() { batch.due } else { now };
+        self.state().pending.add(Batch { commands: waiting, due, again, begun, ..batch });
         valid
     }
 
@@ -423,13 +445,14 @@ impl Disruption {
             match (command.method, result) {
                 (Method::Multi | Method::Single, Ok(())) => {
                     if command.savings < 0 {
-                        let price = picture.price();
+                        let (price, bought) = (picture.price(), command.price_after());
                         let promised = MicroUsd(command.savings_in_all().max(0).unsigned_abs());
-                        self.state().begun = Some(Begun { at: now, price, promised });
+                        self.state().begun = Some(Begun { at: now, price, bought, promised });
                     }
                     context.regret.moved(command.moves.iter().map(|moved| &picture.world.pods[moved.pod]), now);
                 }
-                (Method::StaticDrift | Method::Drift, Err(_)) => {
+                // What only has to be looked at again is no failure of the pool's replacements.
+                (Method::StaticDrift | Method::Drift, Err(error)) if !error.is_stale() => {
                     self.commands.failed(command.candidates.iter().map(|one| Wall::drift(&one.pool)), now);
                 }
                 _ => {}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
@@ -11,6 +12,8 @@ use crate::snapshot::{Budget, PoolFacts, Snapshot};
 
 /// No budget says anything.
 pub const UNLIMITED: u32 = i32::MAX as u32;
+/// A node that has been going for longer is held by something, and may be for hours.
+const LONG_DRAIN: Duration = Duration::from_mins(2);
 
 /// A pool and a reason: what budgets allow, and what is already taken of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +24,18 @@ pub struct Allowance {
     pub allowed: u32,
     /// Nodes that are being disrupted, or not ready, for whatever reason.
     pub consumed: u32,
+    /// Those of them that may stay so for long: not ready and not going, or going for minutes already.
+    pub held: u32,
 }
 
 impl Allowance {
     pub fn left(self) -> u32 {
         self.allowed.saturating_sub(self.consumed)
+    }
+
+    /// What is left once the nodes that are about to be gone are gone.
+    pub fn left_soon(self) -> u32 {
+        self.allowed.saturating_sub(self.held)
     }
 }
 
@@ -43,15 +53,19 @@ pub(crate) fn of_each(
     reasons.iter().map(|reason| (*reason, of_pools(snapshot, &counts, reason))).collect()
 }
 
-/// By pool: nodes that count, and those that are being disrupted or not ready.
-fn counts<'w>(snapshot: &Snapshot<'w>) -> FxHashMap<&'w str, (u32, u32)> {
-    let mut counts: FxHashMap<&str, (u32, u32)> = FxHashMap::default();
+/// By pool: nodes that count, those that are being disrupted or not ready, and those of them that may stay so.
+fn counts<'w>(snapshot: &Snapshot<'w>) -> FxHashMap<&'w str, (u32, u32, u32)> {
+    let now = snapshot.world.now;
+    let long = |since: Timestamp| since.checked_add(LONG_DRAIN).is_ok_and(|end| end <= now);
+    let mut counts: FxHashMap<&str, (u32, u32, u32)> = FxHashMap::default();
     for (node, facts) in snapshot.world.nodes.iter().zip(&snapshot.nodes) {
         let counted = node.is_managed() && node.is_initialized() && node.has_node && !facts.instance_terminating;
         if let Some(pool) = node.pool().filter(|_| counted) {
-            let (nodes, consumed) = counts.entry(pool).or_default();
+            let (nodes, consumed, held) = counts.entry(pool).or_default();
+            let is_held = if node.deleting { facts.deleting_since.is_some_and(long) } else { !facts.ready };
             *nodes += 1;
             *consumed += u32::from(!facts.ready || node.deleting);
+            *held += u32::from(is_held);
         }
     }
     counts
@@ -59,13 +73,13 @@ fn counts<'w>(snapshot: &Snapshot<'w>) -> FxHashMap<&'w str, (u32, u32)> {
 
 fn of_pools(
     snapshot: &Snapshot<'_>,
-    counts: &FxHashMap<&str, (u32, u32)>,
+    counts: &FxHashMap<&str, (u32, u32, u32)>,
     reason: &str,
 ) -> BTreeMap<Arc<str>, Allowance> {
     let of = |(name, pool): (&Arc<str>, &PoolFacts)| {
-        let (nodes, consumed) = counts.get(&**name).copied().unwrap_or_default();
+        let (nodes, consumed, held) = counts.get(&**name).copied().unwrap_or_default();
         let allowed = allowed(&pool.budgets, nodes, reason, snapshot.world.now).unwrap_or(0);
-        (name.clone(), Allowance { nodes, allowed, consumed })
+        (name.clone(), Allowance { nodes, allowed, consumed, held })
     };
     snapshot.pools.iter().map(of).collect()
 }

@@ -24,6 +24,8 @@ pub struct Command {
     /// replacements there, later passes find that they can simply go.
     pub later: Later,
     pub assumes: Assumptions,
+    /// Budgets have no room for it yet: decided in advance ([`Policy::ahead`](crate::Policy)).
+    pub ahead: bool,
 }
 
 /// What budgets leave of a command for later passes.

@@ -21,7 +21,8 @@ pub fn looks_at(candidate: &Candidate, snapshot: &Snapshot<'_>, policy: &Policy)
 pub(crate) fn of_static(candidate: &Candidate) -> Command {
     let (replacements, moves, later, assumes) = Default::default();
     let candidates = vec![candidate.clone()];
-    Command { method: Method::StaticDrift, candidates, replacements, moves, savings: 0, later, assumes }
+    let method = Method::StaticDrift;
+    Command { method, candidates, replacements, moves, savings: 0, later, assumes, ahead: false }
 }
 
 /// Those without pods first, then whoever has drifted longest, then by name.
@@ -51,6 +52,7 @@ pub(crate) fn command(
                 savings: trial.savings,
                 later: Later::default(),
                 assumes: Assumptions::default(),
+                ahead: false,
             })
         }
         Err(reason) => {

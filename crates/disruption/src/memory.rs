@@ -17,6 +17,7 @@ use crate::balanced::Totals;
 use crate::budgets::{self, Allowance};
 use crate::calm::Calm;
 use crate::command::Method;
+use crate::pass;
 use crate::snapshot::{NodeFacts, Policy, PoolFacts, Snapshot};
 use crate::standing::Standings;
 use crate::verdicts::Verdicts;
@@ -79,16 +80,20 @@ pub(crate) struct Moment {
     pub(crate) closed: Vec<usize>,
     /// Pods that may not be moved for some time.
     protected: Vec<usize>,
+    /// What was bought in advance last is long ago.
+    begins_again: bool,
 }
 
 impl Moment {
-    pub(crate) fn new(snapshot: &Snapshot<'_>, standings: &Standings) -> Self {
+    pub(crate) fn new(snapshot: &Snapshot<'_>, policy: &Policy, standings: &Standings) -> Self {
         let reasons = [Method::Empty, Method::Drift, Method::Multi].map(Method::reason);
-        let closed = closed(snapshot, snapshot.world.now);
+        let now = snapshot.world.now;
+        let closed = closed(snapshot, now);
         Self {
             allowances: budgets::of_each(snapshot, &reasons),
             closed,
             protected: standings.protected(snapshot.world),
+            begins_again: policy.begun.is_some_and(|begun| pass::is_long_ago(&begun, now)),
         }
     }
 }
@@ -109,7 +114,7 @@ impl<'w> Start<'w> {
     /// From nothing.
     pub(crate) fn afresh(snapshot: &Snapshot<'w>, policy: &Policy) -> Self {
         let standings = Standings::new(snapshot, policy);
-        let moment = Moment::new(snapshot, &standings);
+        let moment = Moment::new(snapshot, policy, &standings);
         Self { standings, moment, what_if: None, found: None, world: None }
     }
 }
@@ -122,7 +127,8 @@ impl Memory {
         else {
             return Recalled::Start(Box::new(Start::afresh(snapshot, policy)));
         };
-        let same_rules = last.policy == without_threads(policy) && last.pools == snapshot.pools;
+        let same_rules = with_history(&last.policy, policy) == without_threads(policy) && last.pools == snapshot.pools;
+        let same_history = last.policy.refused == policy.refused && last.policy.begun == policy.begun;
         let same_facts = last.facts == snapshot.nodes && last.world.disruption_budgets == world.disruption_budgets;
         let others = last.standings.follow_pods(&last.world.pods, &world.pods, &changes);
         let mut nodes = others.clone();
@@ -133,8 +139,8 @@ impl Memory {
         nodes.sort_unstable();
         nodes.dedup();
         let differs = last.standings.look_at(nodes, snapshot, policy);
-        let moment = Moment::new(snapshot, &last.standings);
-        let same = same_rules && same_facts && !differs && changes.is_empty() && last.moment == moment;
+        let moment = Moment::new(snapshot, policy, &last.standings);
+        let same = same_rules && same_history && same_facts && !differs && changes.is_empty() && last.moment == moment;
         if let Some(answer) = last.proposal.clone().filter(|_| same) {
             last.world.now = world.now;
             self.last = Some(last);
@@ -184,6 +190,11 @@ fn comparable(last: Box<Last>, world: &World, threads: usize) -> Option<(Box<Las
 /// How many look does not matter to what they see.
 fn without_threads(policy: &Policy) -> Policy {
     Policy { threads: 0, ..policy.clone() }
+}
+
+/// As if what was refused and begun had been the same: what is found out about nodes does not depend on it.
+fn with_history(before: &Policy, now: &Policy) -> Policy {
+    Policy { refused: now.refused.clone(), begun: now.begun, ..before.clone() }
 }
 
 /// Copies what changed, rather than everything.

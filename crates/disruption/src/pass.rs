@@ -1,9 +1,10 @@
 //! One pass: who goes, and a decision for every managed node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use karpenter_core::MicroUsd;
 use karpenter_scheduling::what_if::WhatIf;
 
@@ -16,7 +17,7 @@ use crate::decision::{Decision, NodeDecision, Reason};
 use crate::memory::{self, Memory, Moment, Recalled, Start};
 use crate::rules::Rules;
 use crate::search::{Found, Search, Taken};
-use crate::snapshot::{ConsolidationPolicy, Policy, Refused, Snapshot};
+use crate::snapshot::{Begun, ConsolidationPolicy, Policy, Refused, Snapshot};
 use crate::standing::{Interest, Standing, Standings};
 use crate::validation::Validation;
 use crate::verdicts::Verdicts;
@@ -70,7 +71,7 @@ fn decide<'w>(snapshot: &Snapshot<'w>, policy: &Policy, start: Start<'w>) -> (Pr
     let price: MicroUsd = standings.of.iter().flatten().map(|standing| standing.price).sum();
     let risk = policy.as_scheduled.then(|| risk_worth_taking(snapshot, price)).flatten();
     let (totals, refused) = (totals(snapshot, &standings), policy.refused.clone());
-    let allowed = |(pool, allowance): (&Arc<str>, &Allowance)| (pool.clone(), allowance.allowed);
+    let allowed = |(pool, allowance): (&Arc<str>, &Allowance)| (pool.clone(), allowance.left_soon());
     let most = moment.allowances[Method::Multi.reason()].iter().map(allowed).collect();
     let mut rules = Rules { snapshot, policy, totals, calm, risk, price, most, refused };
     let movable = standings.movable();
@@ -163,9 +164,15 @@ fn steadily<'w>(
 fn may_begin(rules: &Rules<'_, '_>) -> bool {
     rules.policy.begun.is_none_or(|last| {
         let came_true = rules.price.0 + last.promised.0 / 2 <= last.price.0;
-        let grown = rules.price.0 > last.price.0 + last.price.0 / 10;
-        came_true || grown || rules.snapshot.world.now > last.at + TRIED_AGAIN
+        // What it bought itself is no growth.
+        let grown = rules.price.0 > last.price.0 + last.bought.0 + last.price.0 / 10;
+        came_true || grown || is_long_ago(&last, rules.snapshot.world.now)
     })
+}
+
+/// Whether something may be bought in advance again, whatever became of the last time.
+pub(crate) fn is_long_ago(begun: &Begun, now: Timestamp) -> bool {
+    now > begun.at + TRIED_AGAIN
 }
 
 /// The commands that save most with each node that goes, first, and of each command the dearest nodes.
@@ -237,7 +244,9 @@ impl<'m> Pass<'m> {
         // Drift is carried out at once.
         let ahead = self.ahead.filter(|_| reason != Method::Drift.reason());
         let units = |allowance: &Allowance| match ahead {
-            Some(times) => allowance.allowed.saturating_mul(times),
+            // Nothing moves that would have to be looked at again.
+            Some(_) if reason == Method::Empty.reason() && allowance.left_soon() > 0 => u32::MAX,
+            Some(times) => allowance.left_soon().saturating_mul(times),
             None => allowance.left(),
         };
         let mut left: BTreeMap<Arc<str>, u32> =
@@ -247,8 +256,9 @@ impl<'m> Pass<'m> {
         left
     }
 
-    fn order(&mut self, command: Command) {
+    fn order(&mut self, mut command: Command) {
         let number = self.commands.len();
+        command.ahead = self.is_ahead(&command);
         for candidate in &command.candidates {
             if let Some(node) = &mut self.nodes[candidate.node] {
                 node.decision = Decision::Disrupt { command: number };
@@ -256,6 +266,26 @@ impl<'m> Pass<'m> {
             }
         }
         self.commands.push(command);
+    }
+
+    /// Whether budgets have no room for it beside the commands before it.
+    fn is_ahead(&self, command: &Command) -> bool {
+        let Some(allowances) = self.moment.allowances.get(command.method.reason()).filter(|_| self.ahead.is_some())
+        else {
+            return false;
+        };
+        let mut left: BTreeMap<&str, u32> = allowances.iter().map(|(pool, of)| (&**pool, of.left())).collect();
+        let taken = self.commands.iter().chain([command]).flat_map(|one| &one.candidates);
+        let mine: BTreeSet<&str> = command.candidates.iter().map(|candidate| &*candidate.pool).collect();
+        let goes_over = |candidate: &Candidate| match left.get_mut(&*candidate.pool) {
+            Some(0) => true,
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => false,
+        };
+        taken.filter(|candidate| mine.contains(&*candidate.pool)).any(goes_over)
     }
 
     fn is_taken(&self, candidate: &Candidate) -> bool {
@@ -355,7 +385,8 @@ impl<'m> Pass<'m> {
         let savings = go.iter().map(|candidate| candidate.price.0 as i64).sum();
         let (replacements, moves, later, assumes) = Default::default();
         let candidates = go.iter().map(|candidate| Candidate::clone(candidate)).collect();
-        self.order(Command { method: Method::Empty, candidates, replacements, moves, savings, later, assumes });
+        let method = Method::Empty;
+        self.order(Command { method, candidates, replacements, moves, savings, later, assumes, ahead: false });
     }
 
     /// Empty nodes go; whether before the others are looked at, or only those that the others leave empty, is decided by
@@ -484,6 +515,7 @@ impl<'m> Pass<'m> {
                 savings: trial.savings - later.iter().map(|candidate| candidate.price.0 as i64).sum::<i64>(),
                 later: Later { candidates: later, moves: later_moves },
                 assumes: found.assumes.clone(),
+                ahead: false,
             });
         }
     }

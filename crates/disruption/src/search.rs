@@ -483,9 +483,12 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
 
     /// Whether validation refused this command, and nothing it depends on has changed since.
     fn is_refused(&self, members: &[usize], trial: &Trial) -> bool {
+        self.refused(members, trial.replacements.len())
+    }
+
+    fn refused(&self, members: &[usize], replacements: usize) -> bool {
         let names = || members.iter().map(|at| self.candidates[*at].name.clone()).collect();
-        !self.rules.refused.is_empty()
-            && self.rules.refused.contains(&Refused { nodes: names(), replacements: trial.replacements.len() })
+        !self.rules.refused.is_empty() && self.rules.refused.contains(&Refused { nodes: names(), replacements })
     }
 
     fn keep(&mut self, mark: Mark, members: Vec<usize>, trial: Trial) {
@@ -611,7 +614,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             // The reference counts from 1 to one less, and rounds down there.
             let middle = (low - 1).midpoint(high - 1) + 1;
             match self.probe(&list[..middle]) {
-                Ok(worth) if worth.replacements <= most_new => {
+                Ok(worth) if worth.replacements <= most_new && !self.refused(&list[..middle], worth.replacements) => {
                     if best.is_none_or(|(_, savings)| worth.savings > savings) {
                         best = Some((middle, worth.savings));
                     }

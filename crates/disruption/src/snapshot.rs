@@ -30,6 +30,8 @@ pub struct NodeFacts {
     pub ready: bool,
     /// The claim's `InstanceTerminating` condition is `True`.
     pub instance_terminating: bool,
+    /// When its claim was deleted, if it was.
+    pub deleting_since: Option<Timestamp>,
     /// The claim's `Consolidatable` condition is `True`.
     pub consolidatable: bool,
     /// The end of its pool's `consolidateAfter`, counted from its last pod event, or from its initialization. Nothing
@@ -60,6 +62,7 @@ impl Default for NodeFacts {
             do_not_disrupt: false,
             ready: true,
             instance_terminating: false,
+            deleting_since: None,
             consolidatable: true,
             quiet_from: None,
             drifted: None,
@@ -143,6 +146,8 @@ pub struct Begun {
     pub at: Timestamp,
     /// What all nodes cost together at that time.
     pub price: MicroUsd,
+    /// What its replacements cost, which come before its nodes go.
+    pub bought: MicroUsd,
     /// What it was to save in all.
     pub promised: MicroUsd,
 }
@@ -165,7 +170,8 @@ pub struct Policy {
     pub as_scheduled: bool,
     /// Nothing: budgets are what is left of them now. Otherwise emptiness and consolidation decide in one pass about so many
     /// times what budgets allow, whether nodes are going now or not, though no command has more than budgets allow at once.
-    /// Whoever carries the commands out validates each when its turn has come, and budgets then.
+    /// Units that will not be free soon ([`Allowance::held`](crate::budgets::Allowance)) are left out. The caller validates
+    /// each command when its turn has come, and budgets then.
     pub ahead: Option<u32>,
     /// Commands that validation refused while everything they depend on was as it is now: others are looked for.
     pub refused: BTreeSet<Refused>,

@@ -2,7 +2,7 @@
 //!
 //! The same rules decide and validate: who may be disrupted is [`Standing::of`], where pods go is [`WhatIf::leave`], and what
 //! a command assumed beside the snapshot it carries along. So a command validated on the snapshot it was decided on holds,
-//! which `tests/validation.rs` of the `verify` crate holds against random clusters.
+//! which `tests/budgets.rs` of the `verify` crate checks on random clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Validation<'s, 'w> {
 pub struct Validated {
     /// The nodes that may go, by name.
     pub held: BTreeSet<Arc<str>>,
-    /// Of empty nodes those that could go, but for a budget.
+    /// Those that could go, but for a budget.
     pub over_budget: BTreeSet<Arc<str>>,
     /// How many candidates count as failed.
     pub failed: usize,
@@ -180,16 +180,17 @@ impl<'s, 'w> Validation<'s, 'w> {
                 Err(why) => return refused(why),
             }
         }
-        let wanted = count(command.candidates.iter().map(|candidate| &candidate.pool));
-        if !self.has_left(command.method.reason(), &wanted) {
-            return refused(Refusal::Budget);
-        }
         if !self.places(command, &nodes, &pods) {
             return refused(Refusal::Scheduling);
         }
+        let wanted = count(command.candidates.iter().map(|candidate| &candidate.pool));
+        let names = command.candidates.iter().map(|candidate| candidate.name.clone()).collect();
+        if !self.has_left(command.method.reason(), &wanted) {
+            // It goes as soon as there is room, and the commands after it were decided on what it leaves behind.
+            return Validated { over_budget: names, ..refused(Refusal::Budget) };
+        }
         self.take(&wanted);
-        let held = command.candidates.iter().map(|candidate| candidate.name.clone()).collect();
-        Validated { held, ..Validated::default() }
+        Validated { held: names, ..Validated::default() }
     }
 
     /// The node as a candidate that this method still looks at.

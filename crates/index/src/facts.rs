@@ -67,6 +67,7 @@ pub fn node(
         do_not_disrupt: annotated(if stage == Stage::Launched { of_claim } else { of_node }),
         ready: node.is_some_and(is_ready),
         instance_terminating: is_true(conditions::INSTANCE_TERMINATING),
+        deleting_since: claim.and_then(|claim| claim.metadata.deletion_timestamp.as_ref()).map(|time| time.0),
         consolidatable: is_true(conditions::CONSOLIDATABLE),
         quiet_from: claim.zip(pool).and_then(|(claim, pool)| quiet_from(claim, pool)),
         drifted: drifted

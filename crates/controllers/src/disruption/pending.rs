@@ -1,15 +1,15 @@
 //! Commands that were decided and have to hold for a while before they are carried out.
 //!
 //! Each waits its own time. Meanwhile the loop goes on: what a change has made void is dropped as soon as that is known, and
-//! nodes that have become empty begin to wait beside the others. Commands that move pods do not: where the pods of those
-//! that wait will be is not known before they are there.
+//! nodes that have become empty begin to wait beside the others. Commands that move pods wait for those of the same pool that
+//! do: where the pods of those will be is not known before they are there.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use karpenter_disruption::validation::{Refusal, Validated, Validation};
-use karpenter_disruption::{Command, Method, Policy, Snapshot, Target};
+use karpenter_disruption::{Command, Method, Policy, Target};
 
 use super::picture::Picture;
 
@@ -80,18 +80,13 @@ impl Pending {
 
     /// Looks at everything in the cluster as it is now. Answers what is void; of what was found anew, `fresh` keeps what
     /// may wait beside the others.
-    pub(super) fn look_again(
-        &mut self,
-        snapshot: &Snapshot<'_>,
-        policy: &Policy,
-        picture: &Picture,
-        fresh: &mut Vec<Command>,
-    ) -> Vec<Void> {
+    pub(super) fn look_again(&mut self, policy: &Policy, picture: &Picture, fresh: &mut Vec<Command>) -> Vec<Void> {
         if self.is_empty() {
             return Vec::new();
         }
         self.leave_out_touched(picture, fresh);
-        let mut validation = Validation::new(snapshot, policy, self.commands().chain(&*fresh));
+        let snapshot = picture.snapshot();
+        let mut validation = Validation::new(&snapshot, policy, self.commands().chain(&*fresh));
         let mut void = Vec::new();
         for batch in &mut self.batches {
             for command in std::mem::take(&mut batch.commands) {
@@ -107,14 +102,17 @@ impl Pending {
             }
         }
         self.batches.retain(|batch| !batch.commands.is_empty());
-        let moves = self.commands().any(|command| command.method != Method::Empty);
+        let moving = self.commands().filter(|command| command.method != Method::Empty);
+        let moving: BTreeSet<Arc<str>> =
+            moving.flat_map(Command::all_candidates).map(|candidate| candidate.pool.clone()).collect();
         fresh.retain_mut(|command| {
             let validated = validation.validate(command);
             if command.method == Method::Empty {
                 // Those that budgets have no room for may wait until they have.
                 command.keep_only(&validated.held.union(&validated.over_budget).cloned().collect());
             }
-            matches!(validated.refused, None | Some(Refusal::Budget)) && (command.method == Method::Empty || !moves)
+            let waits = command.all_candidates().any(|candidate| moving.contains(&candidate.pool));
+            matches!(validated.refused, None | Some(Refusal::Budget)) && (command.method == Method::Empty || !waits)
         });
         void
     }

@@ -400,7 +400,7 @@ mod tests {
         choices.eligible(EMPTINESS, 4);
         choices.evaluated(EMPTINESS, Duration::from_secs(1));
         choices.failed_validations(EMPTINESS, 5);
-        choices.allowance("p", EMPTINESS.reason, Allowance { nodes: 9, allowed: 6, consumed: 1 });
+        choices.allowance("p", EMPTINESS.reason, Allowance { nodes: 9, allowed: 6, consumed: 1, held: 0 });
         choices.state(false, 8, Timestamp::from_second(100).unwrap());
         let waited = choices.state(false, 8, Timestamp::from_second(130).unwrap());
         assert_eq!(waited, Duration::from_secs(30));

@@ -95,7 +95,7 @@ pub fn carry_out(world: &mut World, commands: &[Command], next: &mut usize) {
 pub fn begun(snapshot: &Snapshot<'_>, commands: &[Command]) -> Option<Begun> {
     let begun = commands.iter().find(|command| command.savings < 0)?;
     let promised = MicroUsd(begun.savings_in_all().unsigned_abs());
-    Some(Begun { at: snapshot.world.now, price: price(snapshot), promised })
+    Some(Begun { at: snapshot.world.now, price: price(snapshot), bought: begun.price_after(), promised })
 }
 
 /// What the fleet costs.
