@@ -48,6 +48,8 @@ impl Later {
 pub struct Assumptions {
     /// Nodes, by name, that later passes are to remove: they take no pods, so that those are not moved again.
     pub closed: Arc<[Arc<str>]>,
+    /// Nodes that are empty or drifted and go before it: they take no pods either, as long as they are that.
+    pub going: Arc<[Arc<str>]>,
     /// Pending pods are placed together with the pods that move, rather than before them.
     pub with_pending: bool,
 }

@@ -101,7 +101,7 @@ impl Moment {
 /// Nodes that had pods come or go lately: they take none from nodes that leave.
 fn closed(snapshot: &Snapshot<'_>, now: Timestamp) -> Vec<usize> {
     let nodes = snapshot.nodes.iter().enumerate();
-    nodes.filter(|(_, facts)| facts.quiet_from.is_some_and(|end| now < end)).map(|(at, _)| at).collect()
+    nodes.filter(|(_, facts)| facts.is_restless(now)).map(|(at, _)| at).collect()
 }
 
 /// What memory makes of a question.

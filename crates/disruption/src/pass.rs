@@ -12,7 +12,7 @@ use crate::balanced::{self, Totals};
 use crate::budgets::Allowance;
 use crate::calm::Calm;
 use crate::candidate::{self, Candidate};
-use crate::command::{Command, Later, Method, Move, Target};
+use crate::command::{Assumptions, Command, Later, Method, Move, Target};
 use crate::decision::{Decision, NodeDecision, Reason};
 use crate::memory::{self, Memory, Moment, Recalled, Start};
 use crate::rules::Rules;
@@ -337,7 +337,9 @@ impl<'m> Pass<'m> {
         let mut left = self.left(Method::Drift.reason());
         // Nodes that are empty as well go under the budget for those, if it lets them.
         let within = within(self.empty.clone(), &self.left(Method::Empty.reason())).0;
-        within.iter().for_each(|empty| what_if.close(empty.node));
+        let closed = what_if.close_all(&within.iter().map(|empty| empty.node).collect::<Vec<_>>());
+        let empty = within.iter().map(|empty| &empty.name);
+        let going: Arc<[Arc<str>]> = self.going().chain(empty).cloned().collect();
         let mut needed: BTreeMap<usize, usize> = BTreeMap::new();
         for candidate in std::mem::take(&mut self.drifted) {
             if within.iter().any(|empty| empty.node == candidate.node) {
@@ -352,8 +354,9 @@ impl<'m> Pass<'m> {
                 continue;
             };
             match drift::command(what_if, rules, &candidate) {
-                Ok(command) => {
+                Ok(mut command) => {
                     *units -= 1;
+                    command.assumes.going = going.clone();
                     for node in receivers(std::iter::once(&*command.moves)).into_keys() {
                         needed.entry(node).or_insert(self.commands.len());
                     }
@@ -362,6 +365,12 @@ impl<'m> Pass<'m> {
                 Err(reason) => self.keep(&candidate, reason),
             }
         }
+        what_if.reopen(&closed);
+    }
+
+    /// The nodes of the commands so far.
+    fn going(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.commands.iter().flat_map(|command| &command.candidates).map(|candidate| &candidate.name)
     }
 
     /// There is nothing but empty nodes to look at, if that.
@@ -498,6 +507,8 @@ impl<'m> Pass<'m> {
                 None => {}
             }
         }
+        let going = self.going().cloned().collect();
+        let assumes = Assumptions { going, ..found.assumes };
         for taken in found.taken {
             let method = if taken.members.len() > 1 { Method::Multi } else { Method::Single };
             let of = |members: Vec<usize>| members.iter().map(|at| Candidate::clone(&candidates[*at])).collect();
@@ -514,7 +525,7 @@ impl<'m> Pass<'m> {
                 moves,
                 savings: trial.savings - later.iter().map(|candidate| candidate.price.0 as i64).sum::<i64>(),
                 later: Later { candidates: later, moves: later_moves },
-                assumes: found.assumes.clone(),
+                assumes: assumes.clone(),
                 ahead: false,
             });
         }

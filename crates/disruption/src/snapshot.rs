@@ -47,6 +47,13 @@ pub struct NodeFacts {
     pub unreadable: Option<Arc<str>>,
 }
 
+impl NodeFacts {
+    /// It had pods come or go lately.
+    pub fn is_restless(&self, now: Timestamp) -> bool {
+        self.quiet_from.is_some_and(|end| now < end)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drifted {
     pub reason: Arc<str>,

@@ -26,6 +26,8 @@ pub struct Validation<'s, 'w> {
     what_if: WhatIf<'w>,
     /// The same with pending pods placed together with those that move, if any are pending.
     with_pending: Option<WhatIf<'w>>,
+    /// Nodes that take no pods but those of drifted nodes.
+    restless: Vec<usize>,
     at: FxHashMap<&'w str, usize>,
 }
 
@@ -73,27 +75,30 @@ impl<'s, 'w> Validation<'s, 'w> {
         let at: FxHashMap<&str, usize> = world.nodes.iter().enumerate().map(|(at, node)| (&*node.name, at)).collect();
         let mut cluster = Cluster::new(snapshot);
         let mut standings = BTreeMap::new();
-        for candidate in commands.into_iter().flat_map(Command::all_candidates) {
-            let standing = at.get(&*candidate.name).and_then(|at| Standing::of(&mut cluster, policy, *at));
-            standings.insert(candidate.name.clone(), standing);
-        }
-        let candidates = standings.values().flatten().filter_map(|standing| standing.candidate.as_ref());
-        let movable: Vec<usize> = candidates.flat_map(|candidate| candidate.pods.clone()).collect();
-        let mut what_if = WhatIf::new(world, &movable);
-        for (index, facts) in snapshot.nodes.iter().enumerate() {
-            // A node that had pods come or go lately takes none from nodes that leave.
-            if facts.quiet_from.is_some_and(|end| world.now < end) {
-                what_if.close(index);
+        for command in commands {
+            let concerned = command.all_candidates().map(|candidate| &candidate.name).chain(&*command.assumes.going);
+            for name in concerned {
+                let of = || at.get(&**name).and_then(|at| Standing::of(&mut cluster, policy, *at));
+                standings.entry(name.clone()).or_insert_with(of);
             }
         }
+        let candidates = |standing: &'_ Standing| [standing.candidate.clone(), standing.drifted.clone()];
+        let candidates = standings.values().flatten().flat_map(candidates).flatten();
+        let mut movable: Vec<usize> = candidates.flat_map(|candidate| candidate.pods.clone()).collect();
+        movable.sort_unstable();
+        movable.dedup();
+        let mut what_if = WhatIf::new(world, &movable);
+        // A node that had pods come or go lately takes none from nodes that leave.
+        let restless = (0..snapshot.nodes.len()).filter(|at| snapshot.nodes[*at].is_restless(world.now));
+        let restless = what_if.close_all(&restless.collect::<Vec<_>>());
         let with_pending = what_if.together(&movable);
         let mut left = BTreeMap::new();
-        for reason in [Method::Empty, Method::Multi].map(Method::reason) {
+        for reason in [Method::Empty, Method::Drift, Method::Multi].map(Method::reason) {
             for (pool, allowance) in budgets::allowances(snapshot, reason) {
                 left.insert((pool, reason), allowance.left());
             }
         }
-        Self { snapshot, standings, left, what_if, with_pending, at }
+        Self { snapshot, standings, left, what_if, with_pending, restless, at }
     }
 
     /// Budgets count nodes whose instances are terminating no more, though they are still there. What has waited for others to
@@ -122,14 +127,22 @@ impl<'s, 'w> Validation<'s, 'w> {
         let named = world.nodes.iter().zip(&standings.of).filter(|(_, standing)| standing.is_some());
         let standings = named.map(|(node, standing)| (node.name.clone(), standing.clone())).collect();
         let with_pending = what_if.together(movable);
-        Self { snapshot, standings, left, what_if, with_pending, at }
+        Self { snapshot, standings, left, what_if, with_pending, restless: Vec::new(), at }
     }
 
     /// In the order in which they were decided, empty nodes first. What holds, the next command finds gone.
     pub fn validate(&mut self, command: &Command) -> Validated {
         match command.method {
             Method::Empty => self.still_empty(command),
-            Method::StaticDrift | Method::Drift | Method::Multi | Method::Single => self.still_worth_it(command),
+            Method::StaticDrift | Method::Multi | Method::Single => self.still_worth_it(command),
+            Method::Drift => {
+                let restless = std::mem::take(&mut self.restless);
+                self.each_what_if(|what_if| what_if.reopen(&restless));
+                let validated = self.still_worth_it(command);
+                self.each_what_if(|what_if| restless.iter().for_each(|node| what_if.close(*node)));
+                self.restless = restless;
+                validated
+            }
         }
     }
 
@@ -137,12 +150,13 @@ impl<'s, 'w> Validation<'s, 'w> {
     fn still_empty(&mut self, command: &Command) -> Validated {
         let (mut validated, mut candidates, mut leaving) = (Validated::default(), 0, Vec::new());
         for before in &command.candidates {
-            let Ok(candidate) = self.eligible(&before.name, Interest::Empty) else { continue };
+            let Ok(candidate) = self.eligible(&before.name, command.method) else { continue };
             candidates += 1;
+            // Whoever waits for a budget goes as well: nobody is to be moved onto it meanwhile.
+            leaving.push(candidate.node);
             let wanted = count([&candidate.pool]);
             if self.has_left(Method::Empty.reason(), &wanted) {
                 self.take(&wanted);
-                leaving.push(candidate.node);
                 validated.held.insert(candidate.name.clone());
             } else {
                 validated.failed += 1;
@@ -150,10 +164,10 @@ impl<'s, 'w> Validation<'s, 'w> {
             }
         }
         // They take no pods of other commands. Nobody moves, so this cannot fail.
-        for what_if in [Some(&mut self.what_if), self.with_pending.as_mut()].into_iter().flatten() {
+        self.each_what_if(|what_if| {
             let _ = what_if.leave(&leaving, &[]);
             what_if.settle();
-        }
+        });
         if candidates == 0 {
             validated.failed = command.candidates.len();
             validated.refused = Some(Refusal::Churn);
@@ -172,7 +186,7 @@ impl<'s, 'w> Validation<'s, 'w> {
         let (mut nodes, mut pods) = (Vec::new(), Vec::new());
         // Nodes that are to go later are asked as well: what is bought is bought for all of them.
         for before in command.all_candidates() {
-            match self.eligible(&before.name, Interest::Underutilized) {
+            match self.eligible(&before.name, command.method) {
                 Ok(candidate) => {
                     nodes.push(candidate.node);
                     pods.extend(candidate.pods.iter().copied());
@@ -180,7 +194,10 @@ impl<'s, 'w> Validation<'s, 'w> {
                 Err(why) => return refused(why),
             }
         }
-        if !self.places(command, &nodes, &pods) {
+        if command.method == Method::StaticDrift {
+            // Another like it comes before it goes, whatever its pods need.
+            self.each_what_if(|what_if| nodes.iter().for_each(|node| what_if.close(*node)));
+        } else if !self.places(command, &nodes, &pods) {
             return refused(Refusal::Scheduling);
         }
         let wanted = count(command.candidates.iter().map(|candidate| &candidate.pool));
@@ -193,12 +210,21 @@ impl<'s, 'w> Validation<'s, 'w> {
         Validated { held: names, ..Validated::default() }
     }
 
+    fn each_what_if(&mut self, act: impl Fn(&mut WhatIf<'w>)) {
+        [Some(&mut self.what_if), self.with_pending.as_mut()].into_iter().flatten().for_each(act);
+    }
+
     /// The node as a candidate that this method still looks at.
-    fn eligible(&self, name: &Arc<str>, interest: Interest) -> Result<Arc<Candidate>, Refusal> {
+    fn eligible(&self, name: &Arc<str>, method: Method) -> Result<Arc<Candidate>, Refusal> {
         let standing = self.standings.get(name).and_then(Option::as_ref).ok_or(Refusal::Churn)?;
-        match &standing.candidate {
-            Some(candidate) if standing.interest == interest => Ok(candidate.clone()),
-            Some(_) => Err(Refusal::Churn),
+        let interesting = |interest: Interest| standing.candidate.as_ref().filter(|_| standing.interest == interest);
+        let looked_at = match method {
+            Method::Empty => interesting(Interest::Empty),
+            Method::StaticDrift | Method::Drift => standing.drifted.as_ref(),
+            Method::Multi | Method::Single => interesting(Interest::Underutilized),
+        };
+        match looked_at {
+            Some(candidate) => Ok(candidate.clone()),
             None if standing.reasons.contains(&Reason::Blocked(Blocked::Nominated)) => Err(Refusal::Budget),
             None => Err(Refusal::Churn),
         }
@@ -207,7 +233,8 @@ impl<'s, 'w> Validation<'s, 'w> {
     /// Whether the pods find places with as many new nodes as the command buys, each of which could be what it buys, under
     /// what the command assumed. What holds, the next command finds gone.
     fn places(&mut self, command: &Command, nodes: &[usize], pods: &[usize]) -> bool {
-        let assumed = command.assumes.closed.iter().filter_map(|name| self.at.get(&**name).copied());
+        let going = command.assumes.going.iter().filter(|name| self.is_going(name));
+        let assumed = command.assumes.closed.iter().chain(going).filter_map(|name| self.at.get(&**name).copied());
         let assumed: Vec<usize> = assumed.filter(|node| !nodes.contains(node)).collect();
         let (first, second) = match &mut self.with_pending {
             Some(with_pending) if command.assumes.with_pending => (with_pending, Some(&mut self.what_if)),
@@ -238,6 +265,12 @@ impl<'s, 'w> Validation<'s, 'w> {
             second.reopen(&closed);
         }
         true
+    }
+
+    /// Whether a node that was empty or drifted still is.
+    fn is_going(&self, name: &Arc<str>) -> bool {
+        let standing = self.standings.get(name).and_then(Option::as_ref);
+        standing.is_some_and(|standing| standing.interest == Interest::Empty || standing.drifted.is_some())
     }
 
     fn has_left(&self, reason: &'static str, wanted: &BTreeMap<Arc<str>, u32>) -> bool {

@@ -129,3 +129,65 @@ fn a_command_places_pods_under_what_it_assumed() {
     command.assumes.closed = ["a", "b", "c"].map(Into::into).into();
     assert_eq!(refusal(&command), None);
 }
+
+/// A large node with a pod for a small one, and two empty ones; all of one pool, of which one node may go.
+fn beside_empty_nodes(types: &Arc<[Arc<InstanceType>]>) -> World {
+    let mut built = world().pool(pool("ours").shared_types(types).require(is_in(CAPACITY_TYPE, &[ON_DEMAND])));
+    for name in ["a", "b", "c"] {
+        built = built.node(node(name).of_pool("ours").of_type(&types[2], ZONE, ON_DEMAND));
+    }
+    built.pod(pod("on-a").cpu("1").on("a")).build()
+}
+
+fn with_budget<'w>(world: &'w World, types: &Arc<[Arc<InstanceType>]>, nodes: &str) -> Snapshot<'w> {
+    let mut snapshot = snapshot(world, types, &[]);
+    snapshot.pools.values_mut().for_each(|pool| pool.budgets = vec![Budget::always(nodes)]);
+    snapshot
+}
+
+#[test]
+fn empty_nodes_that_wait_for_a_budget_take_nobody() {
+    let types = kinds();
+    let before = beside_empty_nodes(&types);
+    let policy = Policy { ahead: Some(3), ..Policy::default() };
+    let now = with_budget(&before, &types, "1");
+    let commands = propose(&now, &policy).commands;
+    let shown: Vec<(Method, usize, usize)> =
+        commands.iter().map(|one| (one.method, one.candidates.len(), one.replacements.len())).collect();
+    assert_eq!(shown, [(Method::Empty, 2, 0), (Method::Single, 1, 1)]);
+    let mut validation = Validation::new(&now, &policy, &commands);
+    let refused: Vec<Option<Refusal>> = commands.iter().map(|one| validation.validate(one).refused).collect();
+    assert_eq!(refused, [None, Some(Refusal::Budget)], "it waits for the empty ones");
+    // The empty ones wait among the commands of another pass.
+    let alone = |world: &World| {
+        let snapshot = with_budget(world, &types, "3");
+        Validation::new(&snapshot, &policy, [&commands[1]]).validate(&commands[1]).refused
+    };
+    assert_eq!(alone(&before), None, "it carries along that they go");
+    let mut filled = before.clone();
+    filled.pods.push(pod("on-b").cpu("500m").on("b").build());
+    assert_eq!(alone(&filled), Some(Refusal::Scheduling), "one of them stays: there is room");
+}
+
+#[test]
+fn what_was_decided_beside_drifted_nodes_holds_beside_them() {
+    let types = kinds();
+    let mut before = beside_empty_nodes(&types);
+    for name in ["b", "c"] {
+        let node = before.nodes.iter_mut().find(|node| &*node.name == name).unwrap();
+        node.labels.insert(TEAM.to_owned(), "t".to_owned());
+    }
+    // Only `b` is a place for the pod of `c`, which is drifted and would be one for the pod of `a`.
+    before.pods.push(pod("on-b").cpu("7").on("b").build());
+    before.pods.push(pod("on-c").cpu("250m").select(TEAM, "t").on("c").build());
+    let mut now = snapshot(&before, &types, &[]);
+    now.nodes[2].drifted = Some(crate::Drifted { reason: "NodePoolDrifted".into(), since: before.now });
+    let commands = propose(&now, &Policy::default()).commands;
+    let shown: Vec<(Method, usize, usize)> =
+        commands.iter().map(|one| (one.method, one.candidates.len(), one.replacements.len())).collect();
+    assert_eq!(shown, [(Method::Drift, 1, 0), (Method::Single, 1, 1)], "{commands:?}");
+    let mut validation = Validation::new(&now, &Policy::default(), &commands);
+    assert!(commands.iter().all(|command| validation.validate(command).refused.is_none()));
+    let alone = Validation::new(&now, &Policy::default(), [&commands[1]]).validate(&commands[1]);
+    assert_eq!(alone.refused, None, "though drift could not be started");
+}
