@@ -10,6 +10,7 @@
 //! News are taken in kind by kind in a fixed order and work is done first come, first served, so that on a
 //! single-threaded runtime with paused time the same seed gives the same writes in the same order.
 
+mod lines;
 mod queue;
 mod retry;
 mod watch;

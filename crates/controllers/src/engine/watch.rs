@@ -3,7 +3,7 @@
 //! ```text
 //!   list ──▶ watch ──▶ events and bookmarks, each of which moves the version from which the watch goes on
 //!    ▲         ▲──────────┤ ended, or silent for too long
-//!    └──────── 410 ───────┘
+//!    └─────────┴──────────┘ 410, or silent from its beginning
 //! ```
 //!
 //! Every wait has an end: a connection that went silent costs [`SILENCE`], and no event is lost or told twice for it.
@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::io::AsyncBufReadExt;
 use futures_util::stream::{BoxStream, StreamExt};
 use karpenter_index::{Key, Kind, Object, Unreadable};
 use kube::Client;
@@ -20,6 +19,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
+use super::lines::{Lines, TextLine};
 use super::retry::Retry;
 use crate::freshness::{Freshness, SILENCE};
 use crate::write::request;
@@ -149,16 +149,27 @@ struct State {
 
 /// A watch that was accepted.
 struct Open {
-    lines: BoxStream<'static, std::io::Result<String>>,
+    lines: Lines,
     since: Instant,
     /// What happened before it was accepted has been told.
     caught_up: bool,
+    /// It has said something whole.
+    spoke: bool,
 }
 
 impl Open {
+    fn new(lines: Lines) -> Self {
+        Self { lines, since: Instant::now(), caught_up: false, spoke: false }
+    }
+
+    /// There is nothing more to come for now, as far as a pause can tell: the server is not in the middle of a line.
+    fn may_have_caught_up(&self) -> bool {
+        !self.caught_up && !self.lines.is_half_read()
+    }
+
     /// How long a line may take.
     fn patience(&self) -> Duration {
-        if self.caught_up { SILENCE } else { CATCH_UP }
+        if self.may_have_caught_up() { CATCH_UP } else { SILENCE }
     }
 }
 
@@ -224,7 +235,7 @@ impl State {
             };
             let Some(open) = &mut self.open else {
                 match self.watch(version).await {
-                    Ok(lines) => self.open = Some(Open { lines, since: Instant::now(), caught_up: false }),
+                    Ok(lines) => self.open = Some(Open::new(lines)),
                     Err(error) => self.fail("watch", &error).await,
                 }
                 continue;
@@ -232,11 +243,12 @@ impl State {
             let patience = open.patience();
             self.freshness.waits(self.kind, patience);
             match timeout(patience, open.lines.next()).await {
-                Ok(Some(Ok(text))) => match read(text) {
+                Ok(Ok(Some(TextLine { text, slow }))) => match read(text) {
                     Ok((version, news)) => {
                         self.version = Some(version);
+                        open.spoke = true;
                         open.caught_up |= matches!(news, News::Bookmark(_)) || open.since.elapsed() > STREAMING;
-                        if open.caught_up {
+                        if open.caught_up && !slow {
                             self.freshness.heard(self.kind);
                         }
                         return news;
@@ -244,13 +256,18 @@ impl State {
                     Err(Unread::Unversioned) => {}
                     Err(Unread::Failed(error)) => self.fail("watch", &error).await,
                 },
-                Ok(Some(Err(_)) | None) => self.end().await,
-                Err(_) if !open.caught_up => {
+                Ok(Err(_) | Ok(None)) => self.end().await,
+                Err(_) if open.may_have_caught_up() => {
                     open.caught_up = true;
                     self.freshness.heard(self.kind);
                 }
                 Err(_) => {
                     tracing::debug!(kind = self.kind.name(), "a watch has gone silent, it is taken up again");
+                    // One that never said anything whole, not even that nothing happened, is not believed any more, nor
+                    // would the next one be: what happened meanwhile may never get through it.
+                    if !open.spoke {
+                        self.version = None;
+                    }
                     self.end().await;
                 }
             }
@@ -314,7 +331,7 @@ impl State {
         Ok(News::Listed { last: objects, present: listing.present, unreadable: listing.unreadable, version })
     }
 
-    async fn watch(&mut self, version: u64) -> Result<BoxStream<'static, std::io::Result<String>>, Failure> {
+    async fn watch(&mut self, version: u64) -> Result<Lines, Failure> {
         let path = format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}",
             self.path
@@ -324,7 +341,7 @@ impl State {
         self.freshness.waits(self.kind, OPEN_DEADLINE);
         let asked = self.client.request_stream(request);
         let reader = timeout(OPEN_DEADLINE, asked).await.map_err(|_| Failure::Late(OPEN_DEADLINE))??;
-        Ok(Box::pin(reader).lines().boxed())
+        Ok(Lines::new(reader))
     }
 
     /// We may not see the kind, and everything else works without it.

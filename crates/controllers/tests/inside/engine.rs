@@ -176,6 +176,46 @@ async fn a_watch_that_went_silent_goes_on_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_connection_that_lets_a_byte_through_now_and_then_is_not_fresh() {
+    let mut lab = Lab::new(1).await;
+    let mirror = Arc::new(Mirror::default());
+    lab.run(vec![mirror.clone()]);
+    lab.create(NODES, json!({"metadata": {"name": "a", "labels": {"mark": "1"}}})).await;
+    lab.settle(100).await;
+    lab.reads.suffer("/nodes", Trouble::Trickles);
+    lab.patch(&format!("{NODES}/a"), json!({"metadata": {"labels": {"mark": "2"}}})).await;
+    lab.settle(100).await;
+    for _ in 0..300 {
+        lab.settle(1).await;
+        assert!(!lab.context.is_fresh(), "nothing whole has come for minutes");
+    }
+    assert_eq!(mirror.seen.lock().unwrap()["a"].as_deref(), Some("1"));
+    assert!(lab.context.hung().is_empty(), "waiting is not hanging: {:?}", lab.context.hung());
+    lab.reads.recover();
+    lab.settle(90).await;
+    assert_eq!(mirror.seen.lock().unwrap()["a"].as_deref(), Some("2"));
+    assert!(lab.context.is_fresh());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_while_no_watch_says_a_word_is_listed() {
+    let mut lab = Lab::new(1).await;
+    let mirror = Arc::new(Mirror::default());
+    lab.run(vec![mirror.clone()]);
+    lab.settle(100).await;
+    lab.reads.suffer("/nodes", Trouble::Mute);
+    lab.settle(200).await;
+    for mark in ["1", "2", "3"] {
+        let node = json!({"metadata": {"name": format!("n{mark}"), "labels": {"mark": mark}}});
+        lab.create(NODES, node).await;
+        lab.settle(100).await;
+        let seen = mirror.seen.lock().unwrap().get(&format!("n{mark}")).cloned();
+        assert!(seen.is_some() || !lab.context.is_fresh(), "{mark}: what it does not know of it calls recent");
+        assert!(seen.is_some(), "lists are answered");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_ends_every_watch_at_once_is_not_asked_without_a_pause() {
     for (trouble, lists) in [(Trouble::EndsAtOnce, 0), (Trouble::FailsInside(500), 0), (Trouble::FailsInside(410), 15)]
     {

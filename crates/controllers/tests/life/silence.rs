@@ -7,13 +7,15 @@ use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
+use tokio::time::{Sleep, sleep};
 
 use crate::scythe::Watched;
 
@@ -33,6 +35,10 @@ pub(crate) enum Trouble {
     FailsInside(u16),
     /// As forgotten, and objects that are asked for by a field come in a shape that nobody can read.
     Garbled,
+    /// What is answered comes at one byte a second.
+    Trickles,
+    /// Watches are accepted and say nothing, those that are open and new ones. Lists are well.
+    Mute,
     /// Lists leave objects out, as no server does.
     Incomplete,
 }
@@ -121,7 +127,12 @@ impl tower::Service<Request<kube::client::Body>> for Troubled {
                 return Ok(answer(200, &list.to_string()));
             }
             let since = reads.0.lock().unwrap().age;
-            Ok(answered.map(|body| if watch { Heard::Watch { body, path, reads, since } } else { Heard::All(body) }))
+            let trickles = !watch && reads.trouble(&path) == Some(Trouble::Trickles);
+            Ok(answered.map(|body| match (watch, trickles) {
+                (true, _) => Heard::Watch { body, path, reads, since, drops: Drops::default() },
+                (false, true) => Heard::Drops { body, drops: Drops::default() },
+                (false, false) => Heard::All(body),
+            }))
         })
     }
 }
@@ -142,7 +153,35 @@ fn answer(code: u16, text: &str) -> Response<Heard> {
 /// What comes through.
 pub(crate) enum Heard {
     All(Body),
-    Watch { body: Body, path: String, reads: Reads, since: u64 },
+    Drops { body: Body, drops: Drops },
+    Watch { body: Body, path: String, reads: Reads, since: u64, drops: Drops },
+}
+
+/// One byte a second.
+#[derive(Default)]
+pub(crate) struct Drops {
+    left: Bytes,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Drops {
+    fn poll(&mut self, body: &mut Body, waiting: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(waiting));
+                self.pause = None;
+            }
+            if !self.left.is_empty() {
+                self.pause = Some(Box::pin(sleep(Duration::from_secs(1))));
+                return Poll::Ready(Some(Ok(Frame::data(self.left.split_to(1)))));
+            }
+            match ready!(Pin::new(&mut *body).poll_frame(waiting)) {
+                Some(Ok(frame)) => self.left = frame.into_data().unwrap_or_default(),
+                None => return Poll::Ready(None),
+                Some(Err(never)) => match never {},
+            }
+        }
+    }
 }
 
 impl http_body::Body for Heard {
@@ -155,7 +194,13 @@ impl http_body::Body for Heard {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
             Self::All(body) => Pin::new(body).poll_frame(waiting),
-            Self::Watch { body, path, reads, since } => {
+            Self::Drops { body, drops } => drops.poll(body, waiting),
+            Self::Watch { body, path, reads, since, drops } => {
+                match reads.trouble(path) {
+                    Some(Trouble::Trickles) => return drops.poll(body, waiting),
+                    Some(Trouble::Mute) => return Poll::Pending,
+                    _ => {}
+                }
                 let before = *since < reads.0.lock().unwrap().age;
                 match reads.trouble(path).filter(|_| before) {
                     Some(Trouble::Forgotten | Trouble::Unanswered | Trouble::Garbled) => Poll::Pending,
