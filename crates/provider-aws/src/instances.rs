@@ -200,18 +200,34 @@ fn by_id(ids: Vec<String>) -> DescribeInstances {
 async fn describe_all(aws: &Aws, ids: Vec<String>) -> Vec<Result<Instance>> {
     let distinct: BTreeSet<String> = ids.iter().cloned().collect();
     let mut answers: BTreeMap<String, Result<Instance>> = BTreeMap::new();
-    if let Ok(found) = aws.ec2.describe_instances(&by_id(distinct.iter().cloned().collect())).await {
-        answers.extend(found.into_iter().map(|instance| (instance.id.clone(), Ok(instance))));
+    match aws.ec2.describe_instances(&by_id(distinct.iter().cloned().collect())).await {
+        Ok(found) => answers.extend(found.into_iter().map(|instance| (instance.id.clone(), Ok(instance)))),
+        Err(error) if error.is_passing() => return same_for_all(&ids, &error),
+        Err(_) => {}
     }
     for id in &distinct {
         if !answers.contains_key(id) {
             let answer = aws.ec2.describe_instances(&by_id(vec![id.clone()])).await;
+            if let Some(error) = answer.as_ref().err().filter(|error| error.is_passing()) {
+                return or_else_all(&ids, &answers, error);
+            }
             let answer =
                 answer.and_then(|found| found.into_iter().find(|found| found.id == *id).ok_or_else(|| gone(id)));
             answers.insert(id.clone(), answer);
         }
     }
     ids.iter().map(|id| answers[id].clone()).collect()
+}
+
+/// A service that does not answer, or has no time to, says nothing about any of them, and to ask it for each would take
+/// minutes: whoever waits for one of them would seem to have hung.
+fn same_for_all<T>(ids: &[String], error: &AwsError) -> Vec<Result<T>> {
+    ids.iter().map(|_| Err(error.clone())).collect()
+}
+
+/// What was answered so far, and this error for the others.
+fn or_else_all<T: Clone>(ids: &[String], answers: &BTreeMap<String, Result<T>>, error: &AwsError) -> Vec<Result<T>> {
+    ids.iter().map(|id| answers.get(id).cloned().unwrap_or_else(|| Err(error.clone()))).collect()
 }
 
 fn gone(id: &str) -> AwsError {
@@ -222,12 +238,21 @@ async fn terminate_all(aws: &Aws, ids: Vec<String>) -> Vec<Result<()>> {
     let distinct: Vec<String> = ids.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
     let mut answers: BTreeMap<String, Result<()>> = BTreeMap::new();
     let done = |state: InstanceState| matches!(state, InstanceState::ShuttingDown | InstanceState::Terminated);
-    if let Ok(changes) = aws.ec2.terminate_instances(&distinct).await {
-        answers.extend(changes.into_iter().filter(|change| done(change.state)).map(|change| (change.id, Ok(()))));
+    match aws.ec2.terminate_instances(&distinct).await {
+        Ok(changes) => {
+            let ended = changes.into_iter().filter(|change| done(change.state));
+            answers.extend(ended.map(|change| (change.id, Ok(()))));
+        }
+        Err(error) if error.is_passing() => return same_for_all(&ids, &error),
+        // One id that is not known, may not be terminated or is protected fails the call for all of them.
+        Err(_) => {}
     }
     for id in &distinct {
         if !answers.contains_key(id) {
             let answer = aws.ec2.terminate_instances(std::slice::from_ref(id)).await;
+            if let Some(error) = answer.as_ref().err().filter(|error| error.is_passing()) {
+                return or_else_all(&ids, &answers, error);
+            }
             answers.insert(id.clone(), answer.map(|_| ()));
         }
     }

@@ -96,6 +96,8 @@ pub(crate) struct Fake {
     /// Names of types, and the zones that sell each; no types at all is a failure.
     pub(crate) sold: Mutex<Vec<(&'static str, Vec<&'static str>)>>,
     pub(crate) asked: Mutex<Vec<String>>,
+    /// What calls about instances fail with from now on, whatever they ask.
+    pub(crate) outage: Mutex<Option<AwsError>>,
 }
 
 impl Fake {
@@ -118,6 +120,10 @@ impl Fake {
 
     fn ask(&self, what: impl Into<String>) {
         self.asked.lock().unwrap().push(what.into());
+    }
+
+    fn is_up(&self) -> Result<()> {
+        self.outage.lock().unwrap().clone().map_or(Ok(()), Err)
     }
 }
 
@@ -205,6 +211,7 @@ impl Ec2 for Fake {
 
     async fn describe_instances(&self, request: &DescribeInstances) -> Result<Vec<Instance>> {
         self.ask(format!("DescribeInstances {:?} {}", request.ids, request.filters.len()));
+        self.is_up()?;
         let known = self.instances.lock().unwrap().clone();
         if request.ids.iter().any(|id| known.iter().all(|instance| instance.id != *id)) {
             return Err(AwsError::new("DescribeInstances", "InvalidInstanceID.NotFound", "one of them"));
@@ -228,6 +235,7 @@ impl Ec2 for Fake {
 
     async fn terminate_instances(&self, ids: &[String]) -> Result<Vec<StateChange>> {
         self.ask(format!("TerminateInstances {ids:?}"));
+        self.is_up()?;
         let known = self.instances.lock().unwrap().clone();
         if ids.iter().any(|id| known.iter().all(|instance| instance.id != *id)) {
             return Err(AwsError::new("TerminateInstances", "InvalidInstanceID.NotFound", "one of them"));

@@ -46,6 +46,27 @@ async fn terminations_join_and_stragglers_are_asked_alone() {
     assert!(gone.is_not_found());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_service_that_does_not_answer_is_asked_once_for_all() {
+    let (fake, instances) = lab(&["i-1", "i-2", "i-3"]);
+    let ids = ["i-1", "i-2", "i-3"];
+    let silent = AwsError { server_fault: true, ..AwsError::new("Any", "RequestTimeout", "no answer in 60 s") };
+    let busy = AwsError::new("Any", "RequestLimitExceeded", "slow down");
+    for error in [silent, busy] {
+        *fake.outage.lock().unwrap() = Some(error.clone());
+        let found = join_all(ids.map(|id| instances.get(id, Look::Fresh))).await;
+        assert!(found.iter().all(|answer| answer.as_ref() == Err(&error)), "{found:?}");
+        assert_eq!(fake.asked().len(), 1, "one time-out, not one after another for every machine");
+        let ended = join_all(ids.map(|id| instances.terminate(id))).await;
+        assert!(ended.iter().all(|answer| answer.as_ref() == Err(&error)), "{ended:?}");
+        assert_eq!(fake.asked().len(), 1);
+    }
+    // What may be about a single one of them is.
+    *fake.outage.lock().unwrap() = Some(AwsError::new("TerminateInstances", "OperationNotPermitted", "protected"));
+    join_all(ids.map(|id| instances.terminate(id))).await;
+    assert_eq!(fake.asked().len(), 4);
+}
+
 #[test]
 fn provider_ids_have_a_zone_and_an_id() {
     // covers: AWS-CP-13
