@@ -22,6 +22,7 @@ use karpenter_provider::{BoxError, ProviderError};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
+use tokio::time::{Instant, timeout_at};
 
 use crate::provider::Parts;
 use conditions::{
@@ -29,6 +30,10 @@ use conditions::{
     say_failure,
 };
 use validation::Validation;
+
+/// A whole look, which is some twenty calls to AWS, each of which may take minutes to fail when nobody answers. What does
+/// not come in time is asked for again at the next look; whoever waits longer seems to have hung.
+const LOOK: Duration = Duration::from_mins(5);
 
 /// An object at one state of its spec.
 pub type ClassKey = (String, String, i64);
@@ -81,7 +86,7 @@ impl NodeClassController {
     pub async fn reconcile(&self, class: &EC2NodeClass) -> Result<Next, ProviderError> {
         let failed = |error: BoxError| ProviderError::new("reconciling EC2NodeClass", error);
         if class.metadata.deletion_timestamp.is_some() {
-            return self.terminate(class).await.map_err(failed);
+            return in_time(Instant::now() + LOOK, self.terminate(class)).await.map_err(failed);
         }
         let mut class = class.clone();
         if !has_finalizer(&class) {
@@ -126,22 +131,22 @@ impl NodeClassController {
                 errors.push(error);
             }
         };
-        let parts = &self.parts;
-        let step = status::images(parts, class, &mut conditions).await;
+        let (parts, end) = (&self.parts, Instant::now() + LOOK);
+        let step = in_time(end, status::images(parts, class, &mut conditions)).await;
         take(AMIS, step, &mut conditions);
         if reserved_capacity {
-            let step = status::reservations(parts, class, &mut conditions).await;
+            let step = in_time(end, status::reservations(parts, class, &mut conditions)).await;
             take(RESERVATIONS, step, &mut conditions);
         }
-        let step = status::placement_group(parts, class, &mut conditions).await;
+        let step = in_time(end, status::placement_group(parts, class, &mut conditions)).await;
         take(PLACEMENT_GROUP, step, &mut conditions);
-        let step = status::subnets(parts, class, &mut conditions).await;
+        let step = in_time(end, status::subnets(parts, class, &mut conditions)).await;
         take(SUBNETS, step, &mut conditions);
-        let step = status::security_groups(parts, class, &mut conditions).await;
+        let step = in_time(end, status::security_groups(parts, class, &mut conditions)).await;
         take(SECURITY_GROUPS, step, &mut conditions);
-        let step = status::instance_profile(parts, class, &mut conditions).await;
+        let step = in_time(end, status::instance_profile(parts, class, &mut conditions)).await;
         take(INSTANCE_PROFILE, step, &mut conditions);
-        let step = self.validation.judge(parts, class, &mut conditions).await;
+        let step = in_time(end, self.validation.judge(parts, class, &mut conditions)).await;
         take(VALIDATION, step, &mut conditions);
         conditions.refresh_root();
         class.status.get_or_insert_default().conditions = Some(list);
@@ -169,6 +174,12 @@ impl NodeClassController {
     fn api(&self) -> Api<EC2NodeClass> {
         Api::all(self.client.clone())
     }
+}
+
+/// Every step may be cut off anywhere: the process may end there as well.
+async fn in_time(end: Instant, step: impl Future<Output = Step>) -> Step {
+    let late = |_| Err(format!("AWS did not answer within the {} s of a look", LOOK.as_secs()).into());
+    timeout_at(end, step).await.unwrap_or_else(late)
 }
 
 fn has_finalizer(class: &EC2NodeClass) -> bool {

@@ -155,6 +155,20 @@ async fn a_failed_look_keeps_the_last_word() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_look_ends_in_time_however_slowly_aws_answers() {
+    // Each call ends just before its time-out.
+    let slow = karpenter_aws_sim::Span::millis(200_000, 230_000);
+    let lab = Lab::new(karpenter_aws_sim::Options { latency: slow, ..quiet(1) }).await;
+    let class = lab.create_class(default_spec()).await;
+    let began = tokio::time::Instant::now();
+    assert!(lab.classes.reconcile(&class).await.is_err());
+    let took = began.elapsed();
+    assert!(took > Duration::from_mins(4) && took < Duration::from_mins(6), "it took {took:?}");
+    let (status, reason, _) = lab.condition("SubnetsReady").await;
+    assert_eq!((status.as_str(), reason.as_str()), ("Unknown", "ReconciliationFailed"), "it is said that it failed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn missing_permissions_are_named() {
     // covers: AWS-NC-32, AWS-NC-33, AWS-NC-34, AWS-NC-35, AWS-NC-36, AWS-SIM-12, API-IAM-50
     for (operation, times, reason) in [
