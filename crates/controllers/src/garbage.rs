@@ -1,5 +1,7 @@
 //! Garbage collection, both ways: claims whose machine is gone, and machines that no claim holds.
 
+mod stored;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,6 +68,14 @@ pub struct Holders {
 }
 
 impl Holders {
+    fn of(claims: Vec<Arc<NodeClaim>>, unreadable: Vec<Arc<Unreadable>>, context: &Context) -> Self {
+        let mut claims = claims;
+        claims.retain(|claim| context.index.is_managed(claim));
+        let ids = claims.iter().filter_map(|claim| claim_provider_id(claim)).map(str::to_owned).collect();
+        let launching = claims.into_iter().filter(|claim| is_launching(claim)).collect();
+        Self { ids, launching, unreadable }
+    }
+
     fn hold(&self, machine: &Machine) -> bool {
         self.ids.contains(&machine.provider_id)
             || self.launching.iter().any(|claim| may_adopt(claim, machine))
@@ -234,14 +244,21 @@ impl Reconciler for MachineCollection {
         let machines = context.provider.list().await;
         let machines = machines.map_err(|error| Error::provider("listing machines", error))?;
         // The claims last, and what this process launched and could not store yet: nothing of either is a leak.
-        let mut claims = context.index.node_claims();
-        claims.retain(|claim| context.index.is_managed(claim));
-        let stored = claims.iter().filter_map(|claim| claim_provider_id(claim)).map(str::to_owned);
-        let ids: BTreeSet<String> = stored.chain(self.launched.provider_ids()).collect();
-        let launching = claims.into_iter().filter(|claim| is_launching(claim)).collect();
-        let holders = Holders { ids, launching, unreadable: context.index.unreadable_claims() };
+        let known = Holders::of(context.index.node_claims(), context.index.unreadable_claims(), context);
+        let ids = self.launched.provider_ids().into_iter().collect();
+        let launched = Holders { ids, ..Holders::default() };
+        let now = context.clock.now();
+        let mut leaked: Vec<&Machine> = leaks(&machines, &known, now);
+        leaked.retain(|machine| !launched.hold(machine));
+        if !leaked.is_empty() {
+            context.heard_lately(&READS)?;
+            // It cannot be taken back, so what seems to be nobody's is looked for where nothing is out of date.
+            let stored = stored::claims(context).await?;
+            let stored = Holders::of(stored.claims, stored.unreadable, context);
+            leaked.retain(|machine| !stored.hold(machine));
+        }
         let mut collections = Vec::new();
-        for machine in leaks(&machines, &holders, context.clock.now()) {
+        for machine in leaked {
             collections.push(Self::collect(machine, context).boxed());
         }
         in_parallel(collections, MACHINES_AT_ONCE).await?;

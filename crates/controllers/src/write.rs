@@ -142,3 +142,12 @@ pub(crate) fn request(method: &str, path: &str, content_type: Option<&str>, body
     };
     builder.body(body).expect("paths are made of names an API server admitted")
 }
+
+/// A value in a query: everything but letters and digits, which is more than needed and never wrong.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() { out.push(char::from(byte)) } else { out.push_str(&format!("%{byte:02X}")) }
+    }
+    out
+}

@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout};
 use super::lines::{Lines, TextLine};
 use super::retry::Retry;
 use crate::freshness::{Freshness, SILENCE};
-use crate::write::request;
+use crate::write::{escape, request};
 
 /// A server ends watches after a while anyway; asking for it spares proxies in between the surprise.
 const WATCH_SECONDS: u32 = 290;
@@ -432,13 +432,4 @@ struct PageMeta {
     next: Option<String>,
     #[serde(default)]
     resource_version: String,
-}
-
-/// Everything but letters and digits, which is more than needed and never wrong.
-fn escape(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() { out.push(char::from(byte)) } else { out.push_str(&format!("%{byte:02X}")) }
-    }
-    out
 }

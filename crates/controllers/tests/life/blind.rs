@@ -106,6 +106,32 @@ async fn a_machine_is_no_leak_while_claims_cannot_be_seen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_the_watch_did_not_tell_keeps_its_machine() {
+    for readable in [true, false] {
+        let stage = Stage::new().await;
+        stage.pass(5).await;
+        // For a minute nothing shows that the flow of the claims' watch is forgotten.
+        stage.reads.suffer("/nodeclaims", Trouble::Forgotten);
+        let machine = stage.cloud.plant("somebody");
+        if !readable {
+            stage.scythe.garble("\"expireAfter\":\"Never\"", "\"expireAfter\":7");
+        }
+        // Somebody else writes: the leader until a moment ago, say.
+        stage.create(CLAIMS, objects::claim("theirs", json!({}))).await;
+        let launched = json!({"type": "Launched", "status": "True", "reason": "Launched", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1});
+        let status = json!({"status": {"providerID": machine, "conditions": [launched]}});
+        stage.patch(&format!("{CLAIMS}/theirs/status"), status).await;
+        stage.pass(30).await;
+        assert!(stage.context.index.node_claim("theirs").is_none(), "the watch does not tell");
+        stage.pass(25).await;
+        assert_eq!(stage.cloud.instances(), [machine.clone()], "readable: {readable}");
+        stage.pass(300).await;
+        assert_eq!(stage.cloud.instances(), [machine], "readable: {readable}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_the_watch_did_not_tell_is_drained_first() {
     let mut stage = Stage::new().await;
     stage.create(BUDGETS, objects::budget("web", 0)).await;
