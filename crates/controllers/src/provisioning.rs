@@ -9,6 +9,7 @@ pub mod claim;
 mod create;
 mod outcome;
 pub mod pools;
+mod recheck;
 mod remarks;
 mod repeat;
 mod trigger;
@@ -116,6 +117,7 @@ async fn pass(context: &Context, repeat: &Repeat) -> Result<()> {
     let waiting = world.pods.iter().filter(|pod| pod.phase == Phase::Pending && pod.node.is_none()).count();
     context.metrics.simulations.begin(PROVISIONER, waiting);
     let Observed { plan, zones, without_types, relaxed, timed_out } = repeat.or_solve(context, &world).await;
+    let plan = recheck::still_needed(context, &world, plan);
     let plan = match context.settings.capacity_buffers {
         true => {
             if context.buffers.settle(&world, &plan) {

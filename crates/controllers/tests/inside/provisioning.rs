@@ -66,6 +66,38 @@ async fn nothing_is_said_of_a_pod_before_its_pool_had_time_to_become_ready() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_bought_for_pods_that_found_a_place_while_it_was_planned() {
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.run(provisioning());
+    // As if the watch told of it in the minute that a solve may take.
+    let index = lab.context.index.clone();
+    let told = Box::new(move |world: &karpenter_core::World, _: &karpenter_core::plan::Plan| {
+        for pod in world.pods.iter().filter(|pod| pod.node.is_none()) {
+            let change = match pod.name.split('-').next() {
+                Some("bound") => json!({"nodeName": "another"}),
+                Some("ended") => json!({}),
+                _ => continue,
+            };
+            let phase = if change == json!({}) { "Succeeded" } else { "Pending" };
+            let metadata = json!({"name": &*pod.name, "namespace": &*pod.namespace, "uid": &*pod.uid,
+                "resourceVersion": "1000000000"});
+            let mut object = json!({"metadata": metadata, "spec": {"containers": []}, "status": {"phase": phase}});
+            object["spec"].as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(object).unwrap();
+            index.apply(pod.into());
+        }
+    });
+    assert!(lab.context.plan_observer.set(told).is_ok());
+    for app in ["bound", "ended", "waits"] {
+        lab.deployment(app, 1, "7").await;
+    }
+    lab.settle(30).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 1, "{:?}", names(&claims));
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_that_wait_get_claims_made_from_their_pool() {
     // covers: SCH-NEW-01, SCH-NEW-02, SCH-NEW-32, LC-GEN-14, SCH-BATCH-21, SCH-BATCH-22, SCH-ERR-02, API-EV-01
     let mut lab = Lab::new(1).await;
