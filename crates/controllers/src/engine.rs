@@ -388,7 +388,9 @@ impl Engine {
                 return Poll::Ready(Woken::News(position, news));
             }
         }
-        if self.posting.len() < POSTING
+        // Whoever does not lead may not write, and an event that is refused is lost.
+        if self.phase != Phase::Watching
+            && self.posting.len() < POSTING
             && let Poll::Ready(event) = self.context.recorder.poll_unsent(waiting)
         {
             return Poll::Ready(Woken::Event(Box::new(event)));

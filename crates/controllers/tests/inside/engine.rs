@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use karpenter_apiserver::{Effect, Fault};
-use karpenter_controllers::{Action, Context, Error, Reconciler, Result};
+use karpenter_controllers::{Action, Context, Error, Reconciler, Result, Shift};
 use karpenter_index::{Change, Key, Kind};
 use serde_json::json;
 
@@ -146,6 +146,24 @@ async fn an_answer_to_a_write_is_known_before_the_watch_tells_it() {
     let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
     lab.context.create::<k8s_openapi::api::core::v1::Node>(&node).await.unwrap();
     assert!(lab.context.index.node("n").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_read_before_the_lease_is_told_with_it() {
+    let mut lab = Lab::new(1).await;
+    lab.create(NODES, json!({"metadata": {"name": "odd"}, "spec": {"unschedulable": true}})).await;
+    lab.scythe.garble("\"unschedulable\":true", "\"unschedulable\":7");
+    let start = Box::pin(tokio::time::sleep(Duration::from_secs(15)));
+    // Whoever does not lead may not write.
+    let fence = Fault { methods: vec!["POST".into()], ..fault("/events", 1000, Effect::InternalError) };
+    lab.server.inject(fence);
+    lab.run_for(Shift { start, end: Box::pin(std::future::pending()) }, vec![Arc::new(Mirror::default())]);
+    lab.settle(14).await;
+    assert_eq!(lab.context.index.unreadable_keys(Kind::Node), [Key::cluster("odd")]);
+    lab.server.clear_faults();
+    lab.settle(5).await;
+    let told = lab.events("Node").await;
+    assert_eq!(told.iter().filter(|event| event.starts_with("Unreadable")).count(), 1, "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use karpenter_apiserver::{ApiServer, Digest, Options, TokioClock};
 use karpenter_cluster::kubelet::{Events, Heartbeats};
 use karpenter_cluster::{Cluster, Settings as ClusterSettings};
-use karpenter_controllers::{Clock, Context, Engine, Reconciler, Settings};
+use karpenter_controllers::{Clock, Context, Engine, Reconciler, Settings, Shift};
 use karpenter_core::labels::Vocabulary;
 use karpenter_provider::CloudProvider;
 use kube::Client;
@@ -83,6 +83,15 @@ impl Lab {
 
     pub(crate) fn run_with(&mut self, reconcilers: Vec<Arc<dyn Reconciler>>, settings: Settings) {
         self.run_over(self.shop.clone(), reconcilers, settings);
+    }
+
+    /// Starts controllers that watch, and decide as long as their shift lasts.
+    pub(crate) fn run_for(&mut self, shift: Shift, reconcilers: Vec<Arc<dyn Reconciler>>) {
+        self.crash();
+        self.scythe.revive();
+        let (provider, settings) = (self.shop.clone(), Settings::default());
+        self.context = Self::context(&self.server, &self.scythe, &self.reads, &self.clock, provider, settings);
+        self.engine = Some(tokio::spawn(Engine::new(self.context.clone(), reconcilers).work(shift)));
     }
 
     /// Buys through another provider than the shop itself.
