@@ -309,7 +309,7 @@ impl Engine {
                 }
                 let change = match line.decode(kind) {
                     Ok(object) => index.apply(object),
-                    Err(error) => index.apply_unreadable(line.unreadable(kind, &error)),
+                    Err(one) => index.apply_unreadable(*one),
                 };
                 change.iter().for_each(|change| self.changed(change));
                 index.advance(kind, line.version);
@@ -332,9 +332,14 @@ impl Engine {
         self.unseen = self.watches.iter().filter(|(kind, _)| !self.context.index.has_listed(*kind)).count();
         if self.unseen == 0 {
             for controller in &mut self.controllers {
-                for key in controller.reconciler.start() {
-                    controller.queue.push(key);
-                }
+                let start = catch_unwind(AssertUnwindSafe(|| controller.reconciler.start()));
+                let keys = start.unwrap_or_else(|panic| {
+                    let (name, panic) = (controller.reconciler.name(), panic_text(&*panic));
+                    tracing::error!(controller = name, panic, "what a controller starts with is not known");
+                    self.context.metrics.work.panicked(name);
+                    Vec::new()
+                });
+                keys.into_iter().for_each(|key| controller.queue.push(key));
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::key::Key;
 use crate::kind::{Features, Kind, NodeClassKind};
 use crate::machine::{MachineId, Machines};
 use crate::object::{Attachment, NodeClass, Object, TrackedPod};
-use crate::reduce::{self, Fault, Interner, Refused};
+use crate::reduce::{self, Interner, Refused};
 use crate::snapshot::Dirty;
 use crate::store::{Store, version};
 use crate::unreadable::{Unreadable, Unreadables};
@@ -440,37 +440,86 @@ impl State {
         }
     }
 
+    /// Does something that a bug of ours may break: nothing comes of it then, and all that comes after it goes on.
+    fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| act(self)));
+        self.panics += u64::from(done.is_err());
+        done.ok()
+    }
+
     /// Reduces and files an object; nothing comes of one that is refused, which counts as it last was. One with which our
-    /// own code cannot cope is refused like any other.
+    /// own code cannot cope is refused like any other, unless it may hold something up: then that is kept of it.
     fn put(&mut self, object: Object, key: Key, at: u64) -> Option<Change> {
         let kind = object.kind();
         self.unreadable.begin(kind, &key);
         let uid = object.metadata().uid.clone().unwrap_or_default();
-        let filed = catch_unwind(AssertUnwindSafe(|| {
-            #[cfg(test)]
-            assert!(*key.name != *"a-bug-of-ours", "planted");
-            let what = self.put_as(object, &key, at)?;
-            let change = Change { kind, key: key.clone(), initial: false, what };
-            self.settle(&change);
-            Ok(change)
-        }));
-        let filed = filed.unwrap_or_else(|_| {
-            self.panics += 1;
-            let faults = vec![Fault { field: String::new(), message: "reading it panicked, a bug of ours".to_owned() }];
-            Err(Refused { object: format!("{} {key}", kind.name()), faults })
-        });
+        let (filed, kept) = match object {
+            Object::Pod(pod) => (self.guarded(|state| Ok(state.put_pod(&pod, &key, at))), Some(Kept::Pod(pod))),
+            Object::PodDisruptionBudget(budget) => {
+                (self.guarded(|state| Ok(state.put_budget(&budget, &key, at))), Some(Kept::Budget))
+            }
+            Object::VolumeAttachment(held) => {
+                let filed = self.guarded(|state| Ok(state.put_attachment(&held, &key, at)));
+                (filed, Some(Kept::Attachment(held.spec.node_name.into())))
+            }
+            object => (self.guarded(|state| state.put_as(object, &key, at)), None),
+        };
         let change = match filed {
-            Ok(change) => Some(change),
-            Err(refused) => {
+            Some(Ok(what)) => {
+                let change = Change { kind, key: key.clone(), initial: false, what };
+                if self.guarded(|state| state.settle(&change)).is_none() {
+                    self.unreadable.note(Unreadable::panicked(kind, &key, &uid, at));
+                }
+                Some(change)
+            }
+            Some(Err(refused)) => {
                 self.unreadable.note(Unreadable::refused(kind, &key, &uid, at, &refused, false));
                 None
+            }
+            None => {
+                let one = Unreadable::panicked(kind, &key, &uid, at);
+                match kept {
+                    None => {
+                        self.unreadable.note(one);
+                        None
+                    }
+                    Some(Kept::Budget) => self.put_unreadable(one),
+                    Some(Kept::Pod(pod)) => self.put_unreadable(Unreadable { pod: Some(Box::new(bare(&pod))), ..one }),
+                    Some(Kept::Attachment(node)) => self.put_unreadable(Unreadable { node: Some(node), ..one }),
+                }
             }
         };
         self.unreadable.end();
         change
     }
 
+    fn put_pod(&mut self, object: &k8s_openapi::api::core::v1::Pod, key: &Key, at: u64) -> What {
+        #[cfg(test)]
+        planted(key, "a-bug-of-ours");
+        let tracked = reduce::read_pod(object, &mut self.interner);
+        self.file_pod(key, at, tracked)
+    }
+
+    fn put_budget(&mut self, object: &k8s_openapi::api::policy::v1::PodDisruptionBudget, key: &Key, at: u64) -> What {
+        #[cfg(test)]
+        planted(key, "a-bug-of-ours");
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        self.file_budget(key, at, uid, reduce::disruption_budget(object));
+        What::Other
+    }
+
+    fn put_attachment(&mut self, held: &k8s_openapi::api::storage::v1::VolumeAttachment, key: &Key, at: u64) -> What {
+        #[cfg(test)]
+        planted(key, "a-bug-of-ours");
+        let new = Arc::new(reduce::attachment(held));
+        let old = self.attachments.put(key.clone(), at, new.clone());
+        self.file_attachment(key, old.as_deref(), Some(&new));
+        What::Other
+    }
+
     fn put_as(&mut self, object: Object, key: &Key, at: u64) -> Result<What, Refused> {
+        #[cfg(test)]
+        planted(key, "a-bug-of-ours");
         let key = key.clone();
         Ok(match object {
             Object::Namespace(object) => {
@@ -494,12 +543,7 @@ impl State {
                 self.csi_nodes.put(key, at, Arc::new(*object));
                 What::Other
             }
-            Object::VolumeAttachment(object) => {
-                let new = Arc::new(reduce::attachment(&object));
-                let old = self.attachments.put(key.clone(), at, new.clone());
-                self.file_attachment(&key, old.as_deref(), Some(&new));
-                What::Other
-            }
+            Object::VolumeAttachment(object) => self.put_attachment(&object, &key, at),
             Object::Service(object) => {
                 self.services.put(key, at, Arc::new(reduce::service(&object)));
                 What::Other
@@ -534,11 +578,7 @@ impl State {
                 }
                 What::Other
             }
-            Object::PodDisruptionBudget(object) => {
-                let uid = object.metadata.uid.as_deref().unwrap_or_default();
-                self.file_budget(&key, at, uid, reduce::disruption_budget(&object));
-                What::Other
-            }
+            Object::PodDisruptionBudget(object) => self.put_budget(&object, &key, at),
             Object::PodTemplate(mut object) => {
                 slim(&mut object.metadata);
                 self.pod_templates.put(key, at, Arc::new(*object));
@@ -578,18 +618,27 @@ impl State {
                 let new = Arc::new(*object);
                 What::Node(Pair { old: self.nodes.put(key, at, new.clone()), new: Some(new) })
             }
-            Object::Pod(object) => {
-                let tracked = reduce::read_pod(&object, &mut self.interner);
-                self.file_pod(&key, at, tracked)
-            }
+            Object::Pod(object) => self.put_pod(&object, &key, at),
         })
     }
 
+    /// Whatever breaks over what follows from it, the object is gone, and the others of its list are taken out as well.
     fn take(&mut self, kind: Kind, key: &Key, at: u64) -> Option<Change> {
         if self.unreadable.remove(kind, key, at) {
             self.unsettled += 1;
         }
-        let what = match kind {
+        let what = self.guarded(|state| state.take_as(kind, key, at))??;
+        let change = Change { kind, key: key.clone(), initial: false, what };
+        self.guarded(|state| {
+            #[cfg(test)]
+            planted(&change.key, "a-bug-about-the-end");
+            state.settle(&change);
+        });
+        Some(change)
+    }
+
+    fn take_as(&mut self, kind: Kind, key: &Key, at: u64) -> Option<What> {
+        match kind {
             Kind::Namespace => self.namespaces.remove(key, at).map(|_| What::Other),
             Kind::StorageClass => self.classes.remove(key, at).map(|_| What::Other),
             Kind::PersistentVolume => self.volumes.remove(key, at).map(|_| What::Other),
@@ -616,11 +665,43 @@ impl State {
             Kind::NodeClaim => self.node_claims.remove(key, at).map(|old| What::NodeClaim(gone(old))),
             Kind::Node => self.nodes.remove(key, at).map(|old| What::Node(gone(old))),
             Kind::Pod => self.pods.remove(key, at).map(|old| What::Pod(gone(old))),
-        }?;
-        let change = Change { kind, key: key.clone(), initial: false, what };
-        self.settle(&change);
-        Some(change)
+        }
     }
+}
+
+/// What an object holds up that our own code cannot cope with.
+enum Kept {
+    Pod(Box<k8s_openapi::api::core::v1::Pod>),
+    Budget,
+    /// The Node.
+    Attachment(Arc<str>),
+}
+
+/// The least that has to be known of a pod: that it is there, where, whose, and until when.
+fn bare(pod: &k8s_openapi::api::core::v1::Pod) -> k8s_openapi::api::core::v1::Pod {
+    use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+    let spec = pod.spec.as_ref();
+    let metadata = karpenter_api::ObjectMeta {
+        name: pod.metadata.name.clone(),
+        namespace: pod.metadata.namespace.clone(),
+        uid: pod.metadata.uid.clone(),
+        owner_references: pod.metadata.owner_references.clone(),
+        deletion_timestamp: pod.metadata.deletion_timestamp.clone(),
+        ..Default::default()
+    };
+    let spec = PodSpec {
+        node_name: spec.and_then(|spec| spec.node_name.clone()),
+        termination_grace_period_seconds: spec.and_then(|spec| spec.termination_grace_period_seconds),
+        ..Default::default()
+    };
+    let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+    Pod { metadata, spec: Some(spec), status: Some(PodStatus { phase, ..Default::default() }) }
+}
+
+/// A bug of ours that one object brings out, for tests.
+#[cfg(test)]
+pub(crate) fn planted(key: &Key, name: &str) {
+    assert!(*key.name != *name, "planted");
 }
 
 fn gone<T>(old: Arc<T>) -> Pair<T> {

@@ -2,13 +2,16 @@
 //! what no type of ours takes, as much is read as can be, field by field.
 
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::key::Key;
 use crate::kind::Kind;
+use crate::object::Object;
 use crate::reduce::{Fault, Refused};
 
 /// Objects that could not be read lately, and how many of each kind cannot be by now.
@@ -33,7 +36,12 @@ pub struct Unreadable {
     pub pool: Option<Arc<str>>,
     /// What could be read of a pod.
     pub(crate) pod: Option<Box<Pod>>,
+    /// Nothing is wrong with it but that a bug of ours cannot cope with it, which was not counted yet.
+    pub(crate) panicked: bool,
 }
+
+/// What is wrong with objects that nothing may be wrong with.
+const PANICKED: &str = "reading it panicked, a bug of ours";
 
 impl Unreadable {
     /// An object that no type takes, from its JSON.
@@ -72,7 +80,14 @@ impl Unreadable {
             node,
             pool,
             pod,
+            panicked: false,
         }
+    }
+
+    /// An object that our own code cannot cope with.
+    pub(crate) fn panicked(kind: Kind, key: &Key, uid: &str, version: u64) -> Self {
+        let fault = Fault { field: String::new(), message: PANICKED.to_owned() };
+        Self::refused(kind, key, uid, version, &Refused { object: String::new(), faults: vec![fault] }, false)
     }
 
     /// An object of which only a part is of use, or none.
@@ -89,6 +104,7 @@ impl Unreadable {
             node: None,
             pool: None,
             pod: None,
+            panicked: false,
         }
     }
 
@@ -97,6 +113,53 @@ impl Unreadable {
         let object = format!("{} {}", self.kind.name(), self.key);
         Refused { object, faults: vec![Fault { field: String::new(), message: self.why.to_string() }] }
     }
+}
+
+impl Object {
+    /// Reads an object of a kind. What cannot be read of it is kept as far as it can be; so is one that brings out a bug
+    /// of ours, which would otherwise end the process, and the next one, which meets it again.
+    pub fn read(kind: Kind, json: &str) -> Result<Self, Box<Unreadable>> {
+        let decode = || {
+            #[cfg(test)]
+            assert!(!json.contains("a-bug-about-reading"), "planted");
+            Self::decode(kind, json)
+        };
+        let keep = |why: String| {
+            #[cfg(test)]
+            assert!(!json.contains("a-bug-about-reading-twice"), "planted");
+            Unreadable::of(kind, json, why)
+        };
+        let read = catch_unwind(decode);
+        let panicked = read.is_err();
+        let why = match read {
+            Ok(Ok(object)) => return Ok(object),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => PANICKED.to_owned(),
+        };
+        let kept = catch_unwind(|| keep(why)).unwrap_or_else(|_| {
+            let head: Head = serde_json::from_str(json).unwrap_or_default();
+            let Head { metadata: Named { namespace, name, uid, resource_version } } = head;
+            let version = resource_version.parse().unwrap_or(0);
+            Unreadable { panicked: true, ..Unreadable::panicked(kind, &Key::new(&namespace, &name), &uid, version) }
+        });
+        Err(Box::new(Unreadable { panicked: panicked || kept.panicked, ..kept }))
+    }
+}
+
+/// As much of an object as is needed to name it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    metadata: Named,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Named {
+    namespace: String,
+    name: String,
+    uid: String,
+    resource_version: String,
 }
 
 /// A pod of those fields that can be read, each by itself, and a fault for each of the others.

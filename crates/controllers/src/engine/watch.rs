@@ -69,15 +69,8 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn decode(&self, kind: Kind) -> serde_json::Result<Object> {
-        let line: RawLine<'_> = serde_json::from_str(&self.json)?;
-        Object::decode(kind, line.object.get())
-    }
-
-    /// What is left of the object when it cannot be decoded.
-    pub(crate) fn unreadable(&self, kind: Kind, error: &serde_json::Error) -> Unreadable {
-        let object = serde_json::from_str(&self.json).map_or("", |line: RawLine<'_>| line.object.get());
-        Unreadable::of(kind, object, error.to_string())
+    pub(crate) fn decode(&self, kind: Kind) -> Result<Object, Box<Unreadable>> {
+        Object::read(kind, serde_json::from_str(&self.json).map_or("", |line: RawLine<'_>| line.object.get()))
     }
 }
 
@@ -307,15 +300,14 @@ impl State {
         let page: Page<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
         let mut objects = Vec::with_capacity(page.items.len());
         for item in page.items {
-            match Object::decode(self.kind, item.get()) {
+            match Object::read(self.kind, item.get()) {
                 Ok(object) => {
                     listing.present.insert(Key::of(object.metadata()));
                     objects.push(object);
                 }
-                Err(error) => {
-                    let one = Unreadable::of(self.kind, item.get(), error.to_string());
+                Err(one) => {
                     listing.present.insert(one.key.clone());
-                    listing.unreadable.push(one);
+                    listing.unreadable.push(*one);
                 }
             }
         }

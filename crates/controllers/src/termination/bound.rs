@@ -3,6 +3,7 @@
 //! The index knows what the watch has told. A watch can be silent without anybody noticing for a minute, and a pod bound
 //! in that minute would die with the instance, whatever its budget says.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -12,6 +13,7 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use crate::context::Context;
+use crate::engine::panic_text;
 use crate::error::{Error, Result};
 use crate::pods::PodFacts;
 use crate::write::request;
@@ -45,7 +47,11 @@ pub(super) async fn pods_on(node: &str, context: &Context) -> Result<Bound> {
     for item in list.items {
         match serde_json::from_str::<Pod>(item.get()) {
             Ok(pod) => {
-                bound.pods.push(PodFacts::of(&reduce::read_pod(&pod, &mut interner)));
+                // A bug of ours that a pod brings out is no reason to let go of it.
+                match catch_unwind(AssertUnwindSafe(|| PodFacts::of(&reduce::read_pod(&pod, &mut interner)))) {
+                    Ok(facts) => bound.pods.push(facts),
+                    Err(panic) => bound.unreadable.push(format!("reading it panicked: {}", panic_text(&*panic))),
+                }
                 context.saw(Object::from(pod));
             }
             Err(error) => {

@@ -808,3 +808,27 @@ fn an_object_that_makes_our_own_code_panic_is_refused_and_the_others_are_taken_i
     assert!(unreadable.iter().any(|key| &*key.name == "a-bug-of-ours"), "it is there: {unreadable:?}");
     assert_eq!((cluster.index.take_panics(), cluster.index.take_panics()), (2, 0));
 }
+
+#[test]
+fn a_list_is_taken_in_whatever_breaks_over_one_object_of_it() {
+    let cluster = Cluster::unlisted();
+    let named = |name: &str| json!({"metadata": {"name": name, "uid": name}});
+    let names = ["a-bug-about-the-end", "gone", "stays"];
+    let page = names.map(|name| cluster.object(Kind::Node, named(name))).to_vec();
+    cluster.index.list(Kind::Node, page, Vec::new(), 20);
+    let broken = |name: &str| {
+        let object = json!({"metadata": {"name": name, "resourceVersion": "30"}});
+        crate::Unreadable::of(Kind::Node, &object.to_string(), "it makes no sense")
+    };
+    let unreadable = vec![broken("a-bug-about-the-unreadable"), broken("odd")];
+    let present = ["stays", "a-bug-about-the-unreadable", "odd"].map(Key::cluster).into();
+    let changes = cluster.index.list_end(Kind::Node, &present, unreadable, 40);
+    let gone: Vec<&str> = changes.iter().map(|change| &*change.key.name).collect();
+    assert_eq!(gone, ["a-bug-about-the-end", "gone"]);
+    assert!(cluster.index.has_listed(Kind::Node));
+    let left: Vec<&str> = names.into_iter().filter(|name| cluster.index.node(name).is_some()).collect();
+    assert_eq!(left, ["stays"]);
+    let unreadable = cluster.index.unreadable_keys(Kind::Node);
+    assert_eq!(unreadable, ["a-bug-about-the-unreadable", "odd"].map(Key::cluster), "each is there");
+    assert_eq!(cluster.index.take_panics(), 2);
+}

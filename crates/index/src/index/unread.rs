@@ -68,7 +68,20 @@ impl Index {
 impl State {
     /// An object that could not be decoded. Pods, budgets and attachments count for the most they may be; of the others
     /// it is only remembered that they are there.
-    pub(super) fn put_unreadable(&mut self, mut one: Unreadable) -> Option<Change> {
+    pub(super) fn put_unreadable(&mut self, one: Unreadable) -> Option<Change> {
+        self.panics += u64::from(one.panicked);
+        let rest = Unreadable { pod: None, ..one.clone() };
+        let kept = self.guarded(|state| state.keep(one));
+        if kept.is_none() {
+            self.unreadable.note(rest);
+            self.unreadable.end();
+        }
+        kept?
+    }
+
+    fn keep(&mut self, mut one: Unreadable) -> Option<Change> {
+        #[cfg(test)]
+        super::planted(&one.key, "a-bug-about-the-unreadable");
         let (kind, key, at) = (one.kind, one.key.clone(), one.version);
         self.unreadable.begin(kind, &key);
         let what = match kind {

@@ -35,3 +35,19 @@ fn what_an_object_holds_is_read_untyped() {
     let bare = Unreadable::of(Kind::NodeClaim, r#"{"metadata": {"name": "c"}, "status": "none"}"#, "status");
     assert_eq!((bare.provider_id, bare.node, bare.pool), (None, None, None));
 }
+
+#[test]
+fn a_bug_that_reading_an_object_brings_out_costs_no_more_than_the_object() {
+    let claim = |note: &str| {
+        let metadata = json!({"name": "c", "uid": "u", "resourceVersion": "7", "annotations": {"note": note}});
+        json!({"metadata": metadata, "spec": {"requirements": []}, "status": {"providerID": "aws:///a/i-1"}})
+            .to_string()
+    };
+    for (note, provider_id) in [("a-bug-about-reading", Some("aws:///a/i-1")), ("a-bug-about-reading-twice", None)] {
+        let one = Object::read(Kind::NodeClaim, &claim(note)).unwrap_err();
+        assert_eq!((one.key.to_string().as_str(), &*one.uid, one.version), ("c", "u", 7), "{note}");
+        assert_eq!((one.provider_id.as_deref(), &*one.why, one.panicked), (provider_id, PANICKED, true), "{note}");
+    }
+    let one = Object::read(Kind::NodeClaim, r#"{"metadata": {"name": "c"}, "spec": 7}"#).unwrap_err();
+    assert!(!one.panicked && one.why.contains("invalid type"), "{}", one.why);
+}

@@ -206,3 +206,29 @@ fn an_attachment_that_cannot_be_read_is_attached() {
     cluster.forget(Kind::VolumeAttachment, "a");
     assert!(cluster.index.attachments_on("n").is_empty());
 }
+
+#[test]
+fn what_our_own_code_cannot_cope_with_keeps_what_it_may_hold() {
+    let cluster = Cluster::new();
+    cluster.tell(Kind::Node, node("n", "aws:///a/i-1", "initialized"));
+    let mut owned = pod("a-bug-of-ours", "n");
+    owned["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
+    cluster.tell(Kind::Pod, owned).expect("it is news");
+    let on_node = cluster.index.pods_on("n");
+    assert_eq!(on_node.len(), 1, "it counts on its node");
+    assert!(on_node[0].unknown_needs().is_some());
+    assert_eq!(cluster.index.pinned_by("n"), Some(Key::new("default", "a-bug-of-ours")));
+    let budget = json!({"metadata": {"name": "a-bug-of-ours", "namespace": "default", "uid": "b"},
+        "spec": {"maxUnavailable": 1}, "status": {"disruptionsAllowed": 5, "currentHealthy": 5, "desiredHealthy": 0,
+            "expectedPods": 5}});
+    cluster.tell(Kind::PodDisruptionBudget, budget);
+    let world = cluster.world();
+    let allowed: Vec<i32> = world.disruption_budgets.iter().map(|budget| budget.disruptions_allowed).collect();
+    assert_eq!(allowed, [0], "it may hold any pod of its namespace");
+    let attachment = json!({"metadata": {"name": "a-bug-of-ours"},
+        "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}});
+    cluster.tell(Kind::VolumeAttachment, attachment);
+    assert_eq!(cluster.index.attachments_on("n").len(), 1, "it is waited for");
+    assert_eq!(cluster.index.take_panics(), 3);
+}
