@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use karpenter_api::{NodeClaim, NodePool};
 use karpenter_core::resources::NODES;
-use karpenter_index::{MachineId, reduce};
+use karpenter_index::{MachineId, Unreadable, reduce};
 
 use crate::context::Context;
 use crate::ownership::{claim_provider_id, pool_of};
@@ -150,7 +150,11 @@ fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
 fn count(books: &Books, pool: &str, context: &Context) -> Counts {
     let claims = context.index.node_claims();
     let mine = claims.iter().filter(|claim| pool_of(claim) == Some(pool) && context.index.is_managed(claim));
-    Counts::of(mine.map(|claim| stage(books, claim, context)))
+    // One that could never be read is there all the same, and so is its machine.
+    let unreadable = context.index.unreadable_claims();
+    let never_read = |claim: &&Arc<Unreadable>| context.index.node_claim(&claim.key.name).is_none();
+    let unread = unreadable.iter().filter(|claim| claim.pool.as_deref() == Some(pool)).filter(never_read);
+    Counts::of(mine.map(|claim| stage(books, claim, context)).chain(unread.map(|_| Stage::Active)))
 }
 
 fn stage(books: &Books, claim: &NodeClaim, context: &Context) -> Stage {

@@ -11,7 +11,7 @@ use super::{RECHECK, is_resized, is_static, observe};
 use crate::context::Context;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::ownership::pool_of;
+use crate::ownership::{claim_provider_id, pool_of};
 use crate::reconciler::{Action, Reconciler};
 
 /// What tells how many nodes there are, how many there should be, and which are worth least.
@@ -39,6 +39,10 @@ impl Reconciler for Deprovisioning {
     /// No budget and no readiness is asked for, and a cluster that is not wholly known can only seem too small.
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
         let Some((_, replicas)) = observe(key, context) else { return Ok(Action::Done) };
+        // By now it may want another number.
+        if context.index.unreadable(Kind::NodePool, key).is_some() {
+            return Ok(Action::After(RECHECK));
+        }
         let counts = context.static_nodes.counts(&key.name, context);
         let surplus = counts.surplus(replicas);
         if surplus == 0 {
@@ -82,10 +86,16 @@ impl Reconciler for Deprovisioning {
     }
 }
 
-/// The pool's claims that count as active, with what runs on them.
+/// The pool's claims that count as active and may go, with what runs on them.
 fn members(pool: &str, context: &Context) -> Vec<Member> {
     let claims = context.index.node_claims();
     let mine = claims.iter().filter(|claim| pool_of(claim) == Some(pool) && context.index.is_managed(claim));
     let active = mine.filter(|claim| context.static_nodes.stage(claim, context) == Stage::Active);
-    active.map(|claim| Member::of(claim, context)).collect()
+    active.filter(|claim| is_readable(claim, context)).map(|claim| Member::of(claim, context)).collect()
+}
+
+/// Nothing is done to what cannot be read, and nothing to a machine whose Node cannot be.
+fn is_readable(claim: &NodeClaim, context: &Context) -> bool {
+    let node = claim_provider_id(claim).and_then(|id| context.index.unreadable_node_of(id));
+    node.is_none() && context.index.unreadable(Kind::NodeClaim, &Key::of(&claim.metadata)).is_none()
 }

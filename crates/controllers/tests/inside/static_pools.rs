@@ -326,3 +326,39 @@ async fn a_replacement_that_a_crash_orphaned_is_one_too_many() {
     assert!(is_new(&lab).await);
     assert_eq!((lab.claims().await.len(), lab.shop.running().len()), (2, 2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_counts_and_is_not_taken_away() {
+    let mut lab = with_pool(json!({"replicas": 3})).await;
+    lab.settle(120).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 3);
+    lab.scythe.garble("\"note\":\"odd\"", "\"note\":7");
+    let odd = json!({"metadata": {"annotations": {"note": "odd"}}});
+    lab.patch(&format!("{CLAIMS}/{}", name(&claims[0])), odd.clone()).await;
+    lab.patch(&format!("{NODES}/{}", claims[1]["status"]["nodeName"].as_str().unwrap()), odd.clone()).await;
+    let kept = BTreeSet::from([name(&claims[0]), name(&claims[1])]);
+    resize(&lab, 0).await;
+    lab.settle(300).await;
+    assert_eq!(staying(&lab).await, kept, "nothing is done to what cannot be read");
+    // A new process has never read them.
+    resize(&lab, 2).await;
+    lab.run_with(all(&settings()), settings());
+    lab.settle(120).await;
+    assert_eq!(staying(&lab).await, kept, "both are there");
+    // A pool that cannot be read may want another number by now.
+    lab.scythe.clear();
+    lab.settle(120).await;
+    lab.scythe.garble("\"note\":\"odd\"", "\"note\":7");
+    lab.patch(&format!("{POOLS}/fixed"), odd).await;
+    lab.create(CLAIMS, extra(&claims[2])).await;
+    lab.settle(120).await;
+    assert_eq!(staying(&lab).await.len(), 3, "one too many, as far as anybody knows");
+}
+
+/// A claim that somebody else made for the same pool.
+fn extra(like: &Value) -> Value {
+    json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": "extra", "labels": like["metadata"]["labels"], "ownerReferences": like["metadata"]["ownerReferences"]},
+        "spec": like["spec"]})
+}
