@@ -39,8 +39,12 @@ const STREAMING: Duration = Duration::from_secs(5);
 
 /// So many failures in a row are worth a line in the log.
 const WORTH_A_LOOK: u32 = 5;
-/// How long until it is tried again to read what we may not.
-const WITHOUT: Duration = Duration::from_mins(5);
+/// What could be read before is not given up at once when it is refused: an API server that has just started knows
+/// nobody's rights for a moment. Until then it is out of date, and nothing is decided.
+const REFUSED: Duration = Duration::from_mins(3);
+/// How long until it is tried again to read what we may not: soon at first, for the same reason.
+const WITHOUT: Duration = Duration::from_secs(5);
+const LONGEST_WITHOUT: Duration = Duration::from_mins(5);
 
 /// News of one kind, not yet taken in.
 #[derive(Debug)]
@@ -117,7 +121,10 @@ pub(crate) fn news(
         listing: Listing::default(),
         open: None,
         retry: Retry::new(seed ^ kind as u64),
-        without: false,
+        readable: false,
+        refused: None,
+        without: None,
+        complained: false,
     };
     futures_util::stream::unfold(state, |mut state| async move {
         let news = state.next().await;
@@ -136,8 +143,14 @@ struct State {
     listing: Listing,
     open: Option<Open>,
     retry: Retry,
-    /// It counts as empty, since we may not read it.
-    without: bool,
+    /// It could be read at some time, and is not gone without since.
+    readable: bool,
+    /// Since when it may not be read, though everything works without it.
+    refused: Option<Instant>,
+    /// It counts as empty, since we may not read it, and is tried again after this.
+    without: Option<Duration>,
+    /// People know that it cannot be read.
+    complained: bool,
 }
 
 /// A watch that was accepted.
@@ -217,7 +230,7 @@ impl State {
             let Some(version) = self.version else {
                 match self.list().await {
                     Ok(listed) => return listed,
-                    Err(error) if self.may_go_without(error.code()) => {
+                    Err(error) if self.may_go_without(error.code()) && self.is_refused_for_good() => {
                         if let Some(nothing) = self.go_without(&error).await {
                             return nothing;
                         }
@@ -243,6 +256,7 @@ impl State {
                         open.caught_up |= matches!(news, News::Bookmark(_)) || open.since.elapsed() > STREAMING;
                         if open.caught_up && !slow {
                             self.freshness.heard(self.kind);
+                            self.complained = false;
                         }
                         return news;
                     }
@@ -271,6 +285,7 @@ impl State {
     async fn end(&mut self) {
         let lasted = self.open.take().map_or(Duration::ZERO, |open| open.since.elapsed());
         let pause = self.retry.after_end(lasted);
+        self.complain("watch", "watches end at once");
         self.sleep(pause).await;
     }
 
@@ -318,7 +333,7 @@ impl State {
         }
         let version = page.metadata.resource_version.parse().unwrap_or(0);
         self.version = Some(version);
-        self.without = false;
+        (self.readable, self.refused, self.without, self.complained) = (true, None, None, false);
         self.freshness.heard(self.kind);
         Ok(News::Listed { last: objects, present: listing.present, unreadable: listing.unreadable, version })
     }
@@ -336,32 +351,46 @@ impl State {
         Ok(Lines::new(reader))
     }
 
-    /// We may not see the kind, and everything else works without it.
+    /// We may not see the kind, or there is none, and everything else works without it. Whoever is not known (401) may
+    /// see nothing at all, which says nothing about the kind.
     fn may_go_without(&self, code: u16) -> bool {
-        self.kind.is_optional() && matches!(code, 401 | 403 | 404)
+        self.kind.is_optional() && matches!(code, 403 | 404)
+    }
+
+    /// It was never readable, or is not any more for longer than a server takes to come to itself.
+    fn is_refused_for_good(&mut self) -> bool {
+        let refused = *self.refused.get_or_insert_with(Instant::now);
+        !self.readable || refused.elapsed() >= REFUSED
     }
 
     /// The first time it counts as an empty list; after that somebody may have granted what was missing.
     async fn go_without(&mut self, why: &Failure) -> Option<News> {
         self.freshness.goes_without(self.kind);
-        if self.without {
-            self.sleep(WITHOUT).await;
+        if let Some(pause) = self.without {
+            self.without = Some((pause * 2).min(LONGEST_WITHOUT));
+            self.sleep(pause).await;
             return None;
         }
-        self.without = true;
+        (self.readable, self.without) = (false, Some(WITHOUT));
         tracing::error!(kind = self.kind.name(), %why, "a kind cannot be read, what depends on it is off");
         Some(News::Listed { last: Vec::new(), present: BTreeSet::new(), unreadable: Vec::new(), version: 0 })
     }
 
     async fn pause(&mut self, what: &'static str, error: &Failure) {
-        // One failure is a server that restarts; several in a row are worth a look.
-        if self.retry.failures() == WORTH_A_LOOK {
-            tracing::error!(kind = self.kind.name(), what, %error, "a kind cannot be read, nothing is decided without it");
-        } else {
-            tracing::debug!(kind = self.kind.name(), what, %error, "trying again");
-        }
+        tracing::debug!(kind = self.kind.name(), what, %error, "trying again");
+        self.complain(what, &error.to_string());
         let pause = self.retry.after_error(error.asked());
         self.sleep(pause).await;
+    }
+}
+
+impl State {
+    /// One failure is a server that restarts; several in a row are worth a look.
+    fn complain(&mut self, what: &'static str, error: &str) {
+        if self.retry.failures() < WORTH_A_LOOK || std::mem::replace(&mut self.complained, true) {
+            return;
+        }
+        tracing::error!(kind = self.kind.name(), what, error, "a kind cannot be read, nothing is decided without it");
     }
 }
 

@@ -260,21 +260,52 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_without_a_pause() {
 async fn what_we_may_not_read_and_need_not_holds_nothing_up() {
     let mut lab = Lab::new(1).await;
     let settings = karpenter_controllers::Settings { capacity_buffers: true, ..Default::default() };
-    lab.reads.suffer("/podtemplates", Trouble::Forbidden);
+    lab.reads.suffer("/podtemplates", Trouble::Refused(403));
     lab.run_with(vec![Arc::new(Mirror::default())], settings);
     for granted in [false, true, false] {
         if granted {
             lab.reads.recover();
         } else {
-            lab.reads.suffer("/podtemplates", Trouble::Forbidden);
+            lab.reads.suffer("/podtemplates", Trouble::Refused(403));
         }
         lab.settle(600).await;
         assert!(lab.context.is_fresh(), "{granted}: {:?}", lab.context.freshness.stale(&Kind::ALL));
         assert!(lab.context.hung().is_empty(), "{:?}", lab.context.hung());
     }
-    lab.reads.suffer("/nodes", Trouble::Forbidden);
+    lab.reads.suffer("/nodes", Trouble::Refused(403));
     lab.settle(600).await;
     assert!(!lab.context.is_fresh(), "nodes are needed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_be_read_is_not_given_up_for_one_refusal() {
+    let mut lab = Lab::new(1).await;
+    let settings = karpenter_controllers::Settings { capacity_buffers: true, ..Default::default() };
+    let containers = json!([{"name": "main", "image": "example.com/app:1"}]);
+    let template = json!({"metadata": {"name": "room"}, "template": {"spec": {"containers": containers}}});
+    lab.create("/api/v1/namespaces/default/podtemplates", template).await;
+    // An API server that has just started knows nobody's rights.
+    lab.reads.suffer("/podtemplates", Trouble::Refused(403));
+    lab.run_with(vec![Arc::new(Mirror::default())], settings);
+    let room = Key::new("default", "room");
+    lab.settle(5).await;
+    assert!(lab.context.index.pod_template(&room).is_none() && lab.context.is_fresh(), "nobody waits for it");
+    lab.reads.recover();
+    lab.settle(30).await;
+    assert!(lab.context.index.pod_template(&room).is_some(), "it is asked for again soon");
+    for (code, given_up) in [(403, true), (401, false), (500, false)] {
+        lab.reads.suffer("/podtemplates", Trouble::Refused(code));
+        lab.settle(85).await;
+        assert!(lab.context.index.pod_template(&room).is_some(), "{code} may be over in a moment");
+        lab.settle(35).await;
+        assert!(!lab.context.is_fresh(), "{code}: nothing is decided on what it was");
+        lab.settle(600).await;
+        assert_eq!(lab.context.index.pod_template(&room).is_none(), given_up, "{code}");
+        assert_eq!(lab.context.is_fresh(), given_up, "{code}");
+        lab.reads.recover();
+        lab.settle(310).await;
+        assert!(lab.context.is_fresh() && lab.context.index.pod_template(&room).is_some(), "{code} is over");
+    }
 }
 
 /// Never comes to an end.

@@ -27,8 +27,8 @@ pub(crate) enum Trouble {
     Forgotten,
     /// The same, and nothing that is asked is answered.
     Unanswered,
-    /// 403, also to what is open.
-    Forbidden,
+    /// This code, 403 say, also to what is open.
+    Refused(u16),
     /// New watches end at once, without a word.
     EndsAtOnce,
     /// New watches end with an error of this code inside.
@@ -107,7 +107,7 @@ impl tower::Service<Request<kube::client::Body>> for Troubled {
             reads.0.lock().unwrap().asked.push(format!("{} {path}", if watch { "WATCH" } else { "LIST" }));
             match reads.trouble(&path) {
                 Some(Trouble::Unanswered) => pending().await,
-                Some(Trouble::Forbidden) => return Ok(answer(403, &status(403).to_string())),
+                Some(Trouble::Refused(code)) => return Ok(answer(code, &status(code).to_string())),
                 Some(Trouble::EndsAtOnce) if watch => return Ok(answer(200, "")),
                 Some(Trouble::FailsInside(code)) if watch => {
                     let line = serde_json::json!({"type": "ERROR", "object": status(code)});
