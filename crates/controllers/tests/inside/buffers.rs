@@ -105,6 +105,31 @@ async fn room_is_bought_kept_used_and_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_holds_pods_and_room_is_replaced_by_a_cheaper_one() {
+    // covers: SCH-BUF-24
+    let mut lab = Lab::new(1).await;
+    open(&mut lab).await;
+    lab.deployment("big", 1, "6").await;
+    lab.deployment("web", 1, "300m").await;
+    lab.settle(120).await;
+    lab.create(TEMPLATES, template("chunk", "500m")).await;
+    lab.create(BUFFERS, buffer("spare", json!({"podTemplateRef": {"name": "chunk"}, "replicas": 1}))).await;
+    lab.settle(120).await;
+    let sizes = async |lab: &Lab| {
+        let nodes = lab.list(NODES).await;
+        let size = |node: &Value| node["metadata"]["labels"]["node.kubernetes.io/instance-type"].clone();
+        nodes.iter().map(size).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(&lab).await, ["large"], "all of it fits");
+    assert_eq!(told(&lab, "spare", "Provisioning").await, said("True", "FitsExistingCapacity"));
+    lab.scale("big", 0).await;
+    lab.settle(300).await;
+    assert_eq!(sizes(&lab).await, ["small"], "with the pod, and with the room");
+    assert_eq!(running(&lab.pods("web").await), 1);
+    assert_eq!(told(&lab, "spare", "Provisioning").await, said("True", "FitsExistingCapacity"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_buffer_says_what_it_cannot_find() {
     // covers: API-CB-03, API-CB-05, API-CD-31, API-CD-32, SCH-BUF-01, SCH-BUF-07, SCH-BUF-08, SCH-BUF-09, SCH-BUF-19, SCH-BUF-21
     let mut lab = Lab::new(1).await;

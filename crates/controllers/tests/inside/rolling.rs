@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::disruption::{condition, tainted};
 use super::lab::{CLAIMS, Lab, NODES, POOLS, running};
 use super::scythe::When;
+use super::silence::Trouble;
 
 /// So many large nodes, each with one pod that fills it, in a pool that drifts within a budget and does nothing else.
 pub(crate) async fn fleet(lab: &mut Lab, count: i32, budget: &str) {
@@ -105,6 +106,43 @@ async fn a_pool_rolls_within_its_budget_new_nodes_first() {
     ] {
         assert!(events.iter().any(|text| text == wanted), "{wanted}: {events:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_waits_for_its_watches_before_it_goes() {
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 1, "100%").await;
+    let old = lab.claims().await[0]["metadata"]["name"].clone();
+    let stays = async |lab: &Lab| {
+        let claims = lab.claims().await;
+        let claim = claims.iter().find(|claim| claim["metadata"]["name"] == old);
+        claim.is_some_and(|claim| claim["metadata"]["deletionTimestamp"].is_null())
+    };
+    // Storage classes were last heard of now. Before anybody notices, a replacement is bought; when it is ready, they have.
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": "disk.example.com"});
+    lab.create("/apis/storage.k8s.io/v1/storageclasses", class).await;
+    lab.settle(1).await;
+    lab.reads.suffer("/storageclasses", Trouble::Unanswered);
+    lab.settle(60).await;
+    edit(&lab, "a").await;
+    lab.settle(25).await;
+    assert_eq!(lab.claims().await.len(), 2, "its replacement is on its way");
+    lab.settle(200).await;
+    assert_eq!(rolled(&lab, "a").await, (1, 2));
+    assert!(stays(&lab).await, "what says whether it may go is out of date");
+    lab.reads.recover();
+    lab.settle(90).await;
+    assert!(!stays(&lab).await);
+    // What is not begun is not begun either.
+    lab.settle(60).await;
+    lab.reads.suffer("/storageclasses", Trouble::Unanswered);
+    lab.settle(100).await;
+    edit(&lab, "b").await;
+    lab.settle(300).await;
+    assert_eq!((rolled(&lab, "b").await, lab.claims().await.len()), ((0, 1), 1));
+    lab.reads.recover();
+    lab.settle(240).await;
+    assert_eq!(rolled(&lab, "b").await, (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::lab::{CLAIMS, CLASSES, Lab, NODES, POOLS, running};
 use super::scythe::When;
+use super::silence::Trouble;
 
 fn settings() -> Settings {
     Settings { static_capacity: true, ..Settings::default() }
@@ -325,6 +326,21 @@ async fn a_replacement_that_a_crash_orphaned_is_one_too_many() {
     }
     assert!(is_new(&lab).await);
     assert_eq!((lab.claims().await.len(), lab.shop.running().len()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_away_while_pods_cannot_be_seen() {
+    let lab = with_pool(json!({"replicas": 3})).await;
+    lab.settle(120).await;
+    // Which node is worth least, nobody knows any more.
+    lab.reads.suffer("/pods", Trouble::Unanswered);
+    lab.settle(100).await;
+    resize(&lab, 1).await;
+    lab.settle(300).await;
+    assert_eq!(staying(&lab).await.len(), 3);
+    lab.reads.recover();
+    lab.settle(90).await;
+    assert_eq!(staying(&lab).await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,12 @@
 //! What is not seen is not destroyed: watches that went silent, and a server that does not answer.
 
+use std::time::Duration;
+
 use karpenter_api::labels;
 use serde_json::{Value, json};
 
 use crate::objects::{self, BUDGETS, CLAIMS, PODS};
+use crate::scythe::When;
 use crate::silence::Trouble;
 use crate::stage::Stage;
 
@@ -129,6 +132,26 @@ async fn a_claim_that_the_watch_did_not_tell_keeps_its_machine() {
         stage.pass(300).await;
         assert_eq!(stage.cloud.instances(), [machine], "readable: {readable}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_launch_that_was_cut_short_is_adopted_after_a_long_pause() {
+    let mut stage = Stage::new().await;
+    // The machine is there, and the process dies before anybody can write that down.
+    stage.scythe.arm(When::After, |effect| effect.has(&["cloud create one"]));
+    stage.create(CLAIMS, objects::claim("one", json!({}))).await;
+    let scythe = stage.scythe.clone();
+    stage.until("it dies", 30, || async { scythe.is_dead() }).await;
+    stage.kill();
+    stage.pass(90).await;
+    let launched = stage.cloud.instances();
+    assert_eq!(launched.len(), 1);
+    // The first sweeps come while the same launch is asked for again.
+    stage.cloud.plan(|plan| plan.launch = Duration::from_secs(25));
+    stage.start();
+    stage.ready_node("one").await;
+    let id = stage.claim("one").await.unwrap().status.unwrap().provider_id.unwrap();
+    assert_eq!((vec![id], stage.cloud.instances()), (launched.clone(), launched), "no sweep took it away");
 }
 
 #[tokio::test(start_paused = true)]

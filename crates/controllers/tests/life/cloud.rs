@@ -65,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) late_label: bool,
     /// How long a machine takes from the order to stop until the cloud has forgotten it.
     pub(crate) stopping: Duration,
+    /// How long the cloud takes to answer a launch.
+    pub(crate) launch: Duration,
     /// So many orders to stop fail.
     pub(crate) stops_fail: u32,
 }
@@ -82,6 +84,7 @@ impl Default for Plan {
             waits: false,
             late_label: false,
             stopping: STOPPING,
+            launch: Duration::ZERO,
             stops_fail: 0,
         }
     }
@@ -135,6 +138,10 @@ impl Cloud {
     }
 
     async fn launch(&self, claim: &NodeClaim) -> Result<Machine, LaunchError> {
+        let slow = self.state.lock().unwrap().plan.launch;
+        if !slow.is_zero() {
+            tokio::time::sleep(slow).await;
+        }
         self.settle();
         let token = claim.metadata.uid.clone().unwrap_or_default();
         let (machine, plan) = {

@@ -6,6 +6,7 @@ use karpenter_controllers::Settings;
 use serde_json::{Value, json};
 
 use crate::objects::{self, CLAIMS, CLASSES, DEPLOYMENTS, NODES, POOLS};
+use crate::silence::Trouble;
 use crate::stage::Stage;
 
 async fn says(stage: &Stage, kind: &str, reason: &str) -> bool {
@@ -161,6 +162,24 @@ async fn an_unhealthy_node_is_replaced_when_its_time_is_up() {
     let labels = "condition=\"ready\"";
     assert_eq!(stage.metric("karpenter_nodeclaims_unhealthy_disrupted_total", labels), 1.0);
     assert!(stage.cloud.instances().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_repaired_while_others_cannot_be_seen() {
+    let stage = Stage::with(repairing()).await;
+    stage.create(CLAIMS, objects::claim("one", json!({}))).await;
+    stage.ready_node("one").await;
+    stage.silence("one", true).await;
+    stage.pass(25 * 60).await;
+    // Nobody tells any more whether it, or most others, are well.
+    stage.reads.suffer("/nodes", Trouble::Unanswered);
+    stage.pass(20 * 60).await;
+    let claim = stage.claim("one").await.unwrap();
+    assert!(claim.metadata.deletion_timestamp.is_none());
+    let deadline = claim.metadata.annotations.unwrap_or_default();
+    assert!(!deadline.contains_key(labels::TERMINATION_TIMESTAMP), "nor is its time up");
+    stage.reads.recover();
+    stage.claim_is_gone("one", 300).await;
 }
 
 #[tokio::test(start_paused = true)]
