@@ -145,8 +145,7 @@ fn number_faults(kubelet: &KubeletConfiguration) -> Vec<Fault> {
             faults.push(fault(field, &format!("{percent} is not between 0 and 100")));
         }
     }
-    // A negative `evictionMaxPodGracePeriod` is meant: the kubelet then leaves the period to the pod.
-    for field in ["podsPerCore", "maxPods"] {
+    for field in ["podsPerCore", "evictionMaxPodGracePeriod", "maxPods"] {
         if let Some(count) = number(field).filter(|count| *count < 0) {
             faults.push(fault(field, &format!("{count} is negative")));
         }

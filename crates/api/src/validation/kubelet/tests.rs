@@ -126,11 +126,10 @@ fn numbers() {
         refuses(json!({field: -1}), [field]);
         refuses(json!({field: 101}), [field]);
     }
-    for field in ["podsPerCore", "maxPods"] {
+    for field in ["podsPerCore", "evictionMaxPodGracePeriod", "maxPods"] {
         accepts(json!({field: 0}));
         refuses(json!({field: -1}), [field]);
     }
-    accepts(json!({"evictionMaxPodGracePeriod": -1}));
     accepts(json!({"imageGCHighThresholdPercent": 80, "imageGCLowThresholdPercent": 60}));
     for (high, low) in [(60, 80), (70, 70)] {
         refuses(
