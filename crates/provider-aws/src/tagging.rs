@@ -71,16 +71,17 @@ pub async fn tag(parts: &Parts, client: &kube::Client, claim: &NodeClaim) -> Res
     // Without a readable id there is nothing to tag until it changes.
     let (true, Some(id)) = (is_taggable(claim), instance_id(&provider_id)) else { return Ok(()) };
     let name = claim.metadata.name.clone().unwrap_or_default();
-    let instance = match read(parts, id, claim).await {
-        Ok(instance) => instance,
-        Err(error) if error.is_not_found() => return Ok(()),
-        Err(error) => return Err(ProviderError::new("describing the instance", error)),
-    };
     let wanted = [
         ("Name", node),
         (labels::NODECLAIM_TAG, name.clone()),
         (labels::EKS_CLUSTER_NAME_TAG, parts.settings.cluster_name.clone()),
     ];
+    let lacks = |instance: &Instance| wanted.iter().any(|(key, _)| !instance.tags.contains_key(*key));
+    let instance = match read(parts, id, claim, lacks).await {
+        Ok(instance) => instance,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(ProviderError::new("describing the instance", error)),
+    };
     let mut missing: Tags = wanted
         .into_iter()
         .filter(|(key, _)| !instance.tags.contains_key(*key))
@@ -104,9 +105,14 @@ pub async fn tag(parts: &Parts, client: &kube::Client, claim: &NodeClaim) -> Res
 }
 
 /// Past the cache, so that what others took away since it was filled is put back; and what will be asked for next along
-/// with it.
-async fn read(parts: &Parts, id: &str, claim: &NodeClaim) -> crate::calls::Result<Instance> {
-    if let Some(instance) = parts.tags_ahead.take(id, claim) {
+/// with it. What was read ahead and lacks nothing may lack something by now, and nobody would look again.
+async fn read(
+    parts: &Parts,
+    id: &str,
+    claim: &NodeClaim,
+    lacks: impl Fn(&Instance) -> bool,
+) -> crate::calls::Result<Instance> {
+    if let Some(instance) = parts.tags_ahead.take(id, claim).filter(lacks) {
         return Ok(instance);
     }
     // Whoever cannot be found out about is read when it is their turn.

@@ -134,6 +134,36 @@ async fn instances_are_told_the_names_of_node_and_claim() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tags_that_go_while_a_claim_waits_for_its_turn_are_put_back() {
+    let lab = Lab::new(quiet(1)).await;
+    lab.ready().await;
+    let claims = Api::<karpenter_api::NodeClaim>::all(lab.client.clone());
+    for name in ["one", "two"] {
+        let machine = lab.provider.create(&on_demand(name)).await.unwrap();
+        let mut claim = on_demand(name);
+        claim.metadata.uid = None;
+        let mut claim = claims.create(&PostParams::default(), &claim).await.unwrap();
+        let status = claim.status.get_or_insert_default();
+        (status.provider_id, status.node_name) = (Some(machine.provider_id), Some(format!("node-{name}")));
+        claims.replace_status(name, &PostParams::default(), &claim).await.unwrap();
+        tagging::tag(&lab.parts, &lab.client, &claims.get(name).await.unwrap()).await.unwrap();
+    }
+    // Both ask to be looked at again, and both instances are read for the first one's turn.
+    for name in ["one", "two"] {
+        let asks = serde_json::json!({"metadata": {"annotations": {"karpenter.k8s.aws/tagged": "false"}}});
+        claims.patch(name, &Default::default(), &kube::api::Patch::Merge(asks)).await.unwrap();
+    }
+    tagging::tag(&lab.parts, &lab.client, &claims.get("one").await.unwrap()).await.unwrap();
+    let named = |lab: &Lab| {
+        let mut all = lab.region.instances().into_iter();
+        all.find(|one| one.instance.tags.get("karpenter.sh/nodeclaim").is_some_and(|name| name == "two")).unwrap()
+    };
+    lab.region.untag(&named(&lab).instance.id, "Name");
+    tagging::tag(&lab.parts, &lab.client, &claims.get("two").await.unwrap()).await.unwrap();
+    assert_eq!(named(&lab).instance.tags.get("Name").map(String::as_str), Some("node-two"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_machines_of_this_cluster_are_terminated() {
     // covers: AWS-CP-18
     let lab = Lab::new(quiet(1)).await;
