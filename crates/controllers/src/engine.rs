@@ -269,7 +269,7 @@ impl Engine {
                     false => controller.queue.retry(&key, now),
                 };
                 let name = controller.reconciler.name();
-                tracing::error!(controller = name, %key, failures, error = error.with_causes(), "Reconciler error");
+                tracing::error!(controller = name, %key, failures, error = error.to_string(), "Reconciler error");
             }
         }
     }

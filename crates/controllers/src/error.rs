@@ -1,19 +1,17 @@
 //! Why a pass over one object failed. It is tried again; nothing else is held up.
 
-use karpenter_provider::BoxError;
+use karpenter_provider::{BoxError, chain};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Each says what caused it as well: what failed says little without why, wherever it is printed. So causes are no
+/// sources, or whoever prints those too would say them twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{0}")]
-    Api(#[from] kube::Error),
-    #[error("{what}: {source}")]
-    Provider {
-        what: &'static str,
-        #[source]
-        source: BoxError,
-    },
+    #[error("{}", chain(.0))]
+    Api(kube::Error),
+    #[error("{what}: {}", chain(.cause.as_ref()))]
+    Provider { what: &'static str, cause: BoxError },
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Several(Vec<Error>),
     #[error("{0}")]
@@ -31,8 +29,8 @@ impl Error {
         Self::Other(message.into())
     }
 
-    pub fn provider(what: &'static str, source: impl Into<BoxError>) -> Self {
-        Self::Provider { what, source: source.into() }
+    pub fn provider(what: &'static str, cause: impl Into<BoxError>) -> Self {
+        Self::Provider { what, cause: cause.into() }
     }
 
     /// All failures of a pass as one; `Ok` if there were none.
@@ -41,16 +39,6 @@ impl Error {
             0 => Ok(()),
             1 => Err(errors.remove(0)),
             _ => Err(Self::Several(errors)),
-        }
-    }
-
-    /// With everything that caused it, in one line: what failed says little without why.
-    pub fn with_causes(&self) -> String {
-        match self {
-            Self::Several(all) => all.iter().map(Self::with_causes).collect::<Vec<_>>().join("; "),
-            Self::Api(_) | Self::Provider { .. } | Self::Other(_) | Self::Stale(_) | Self::Panicked(_) => {
-                karpenter_provider::chain(self)
-            }
         }
     }
 
@@ -96,11 +84,36 @@ impl Error {
     }
 }
 
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        Self::Api(error)
+    }
+}
+
 /// "Not found" on a write or delete of the object at hand counts as success.
 pub fn unless_gone<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use karpenter_provider::ProviderError;
+
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_caused_it_once_wherever_it_is_printed() {
+        let refused = || std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
+        let provider = Error::provider("listing machines", ProviderError::new("DescribeInstances", refused()));
+        let api = Error::from(kube::Error::Service(Box::new(refused())));
+        let both = Error::Several(vec![provider, api]);
+        let text = both.to_string();
+        assert!(text.starts_with("listing machines: DescribeInstances failed: connection refused; "), "{text}");
+        assert_eq!(text.matches("connection refused").count(), 2, "{text}");
+        assert_eq!(chain(&both), text, "nothing is said twice");
     }
 }

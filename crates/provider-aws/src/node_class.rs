@@ -110,8 +110,7 @@ impl NodeClassController {
         if errors.is_empty() {
             return Ok(next);
         }
-        let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        Err(failed(text.into()))
+        Err(failed(joined(&errors).into()))
     }
 
     /// All steps; one that fails does not stop the others.
@@ -176,6 +175,11 @@ impl NodeClassController {
     }
 }
 
+/// Each with what caused it.
+fn joined(errors: &[BoxError]) -> String {
+    errors.iter().map(|error| karpenter_provider::chain(error.as_ref())).collect::<Vec<_>>().join("; ")
+}
+
 /// Every step may be cut off anywhere: the process may end there as well.
 async fn in_time(end: Instant, step: impl Future<Output = Step>) -> Step {
     let late = |_| Err(format!("AWS did not answer within the {} s of a look", LOOK.as_secs()).into());
@@ -194,6 +198,14 @@ pub(crate) fn is_status(error: &kube::Error, code: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_failed_is_said_with_its_cause() {
+        let cause = std::io::Error::other("no route to host");
+        let nested = ProviderError::new("listing pools", cause);
+        let errors: Vec<BoxError> = vec![nested.into(), "getting subnets".into()];
+        assert_eq!(joined(&errors), "listing pools failed: no route to host; getting subnets");
+    }
 
     /// Whoever drives these runs them on any thread. The compiler finds out late where one cannot be.
     #[expect(dead_code, reason = "compiled, never called")]

@@ -50,7 +50,7 @@ impl PauseSwitch {
                 Some(false)
             }
             Err(error) => {
-                let error = Error::from(error).with_causes();
+                let error = Error::from(error).to_string();
                 tracing::warn!(namespace, name, error, "the ConfigMap that may pause disruption cannot be read");
                 None
             }
