@@ -15,6 +15,7 @@ use karpenter_provider::{CloudProvider, InstanceTypes, TypesError};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::patch::Lock;
+use crate::provisioning::pools::waits_for_class;
 use crate::reconciler::{Action, Reconciler, singleton};
 
 /// Types come and go without anybody's changing an object.
@@ -148,11 +149,6 @@ fn concerns(what: &What) -> bool {
         What::NodeClass(pair) => differs(pair, |class| &class.metadata) || ready(&pair.old) != ready(&pair.new),
         What::Pod(_) | What::Node(_) | What::NodeClaim(_) | What::Other => false,
     }
-}
-
-fn waits_for_class(pool: &NodePool, context: &Context) -> bool {
-    let class = context.index.node_class(&pool.spec.template.spec.node_class_ref.name);
-    ready(&class) != Some(Status::True)
 }
 
 fn ready(class: &Option<Arc<NodeClass>>) -> Option<Status> {

@@ -9,13 +9,17 @@ use karpenter_api::NodeClaim;
 use karpenter_core::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE};
 use karpenter_core::{InstanceType, MicroUsd};
 use karpenter_index::{Change, Key};
+use karpenter_provider::TypesError;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::provisioning::pools::waits_for_class;
 use crate::reconciler::{Action, Reconciler};
 
 /// Prices move slowly, and asking for all of them takes a while.
 const REFRESH: Duration = Duration::from_hours(1);
+/// When to look again at the claim of a pool whose node class is not resolved.
+const CLASS_LOOK: Duration = Duration::from_secs(10);
 const CLAIM: &str = "claim";
 const POOL: &str = "pool";
 const ALL: &str = "all";
@@ -124,7 +128,7 @@ impl Reconciler for Pricing {
 
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {
         match &*key.namespace {
-            CLAIM => self.count(&key.name, context).await.map(|()| Action::Done),
+            CLAIM => self.count(&key.name, context).await,
             POOL => {
                 if context.index.node_pool(&key.name).is_none() {
                     self.ledger().entries.retain(|_, entry| entry.pool != *key.name);
@@ -145,24 +149,30 @@ impl Pricing {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn count(&self, name: &Arc<str>, context: &Context) -> Result<()> {
+    async fn count(&self, name: &Arc<str>, context: &Context) -> Result<Action> {
         let Some(claim) = context.index.node_claim(name).filter(|claim| context.index.is_managed(claim)) else {
             if let Some(entry) = self.remove(name) {
                 publish(context, &entry.pool, self.ledger().cost(&entry.pool));
             }
-            return Ok(());
+            return Ok(Action::Done);
         };
         let Some((pool, offering)) = named(&claim).filter(|_| !self.ledger().entries.contains_key(name)) else {
-            return Ok(());
+            return Ok(Action::Done);
         };
         let Some(object) = context.index.node_pool(&pool) else {
             context.metrics.choices.pool_cost_error(&pool);
             return Err(Error::other(format!("NodePool {pool} of NodeClaim {name} is not there")));
         };
-        let types = context.provider.instance_types(&object).await.map_err(|error| {
-            context.metrics.choices.pool_cost_error(&pool);
-            Error::provider("asking for instance types", error)
-        })?;
+        let types = match context.provider.instance_types(&object).await {
+            Ok(types) => types,
+            Err(TypesError::NotResolved { .. }) if waits_for_class(&object, context) => {
+                return Ok(Action::After(CLASS_LOOK));
+            }
+            Err(error) => {
+                context.metrics.choices.pool_cost_error(&pool);
+                return Err(Error::provider("asking for instance types", error));
+            }
+        };
         let price = offering.price(&types).unwrap_or_else(|| {
             let Offering { instance_type, zone, capacity_type } = &offering;
             tracing::error!(claim = %name, instance_type, zone, capacity_type, "the price of an offering is not known");
@@ -170,7 +180,7 @@ impl Pricing {
         });
         self.ledger().entries.insert(name.clone(), Entry { pool: pool.clone(), offering, price });
         publish(context, &pool, self.ledger().cost(&pool));
-        Ok(())
+        Ok(Action::Done)
     }
 
     fn remove(&self, name: &str) -> Option<Entry> {
@@ -183,6 +193,9 @@ impl Pricing {
             let Some(object) = context.index.node_pool(&pool) else { continue };
             match context.provider.instance_types(&object).await {
                 Ok(types) => self.ledger().refresh(&pool, &types),
+                Err(TypesError::NotResolved { message }) if waits_for_class(&object, context) => {
+                    tracing::debug!(pool, why = message, "prices wait for a node class");
+                }
                 Err(error) => {
                     context.metrics.choices.pool_cost_error(&pool);
                     tracing::error!(pool, error = karpenter_provider::chain(&error), "prices cannot be refreshed");

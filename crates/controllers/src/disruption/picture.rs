@@ -11,6 +11,7 @@ use karpenter_core::{InstanceType, MicroUsd, Pool, World};
 use karpenter_disruption::candidate::Cluster;
 use karpenter_disruption::{NodeFacts, PoolFacts, Snapshot};
 use karpenter_index::{Key, Kind, Machine, MachineId, facts};
+use karpenter_provider::TypesError;
 use rustc_hash::FxHashMap;
 
 use super::queue::Commands;
@@ -166,6 +167,10 @@ async fn all_pools(context: &Context) -> Pools {
         let name: Arc<str> = pool.metadata.name.as_deref().unwrap_or_default().into();
         let types = match context.provider.instance_types(&pool).await {
             Ok(types) => types,
+            Err(TypesError::NotResolved { message }) if pools::waits_for_class(&pool, context) => {
+                tracing::debug!(pool = &*name, why = message, "skipping, awaiting its node class");
+                Arc::from([])
+            }
             Err(error) => {
                 let error = karpenter_provider::chain(&error);
                 tracing::error!(pool = &*name, error, "skipping, unable to resolve instance types");

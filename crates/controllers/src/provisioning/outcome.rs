@@ -109,7 +109,8 @@ fn tell_left_over(context: &Context, world: &World, left: &LeftOver, unready: &[
     };
     let unready = if for_want_of_a_pool { unready } else { &[] };
     // The pool that is about to become ready may be the one it waits for.
-    if unready.iter().any(|pool| pool.settling) {
+    let no_pools = left.reason == Reason::NoPools;
+    if pools::is_early(pod.created, context.clock.now(), no_pools, unready) {
         return;
     }
     let mut message = why::reason(world, &left.reason);

@@ -44,6 +44,8 @@ pub fn unused(pool: &NodePool) -> Option<Unused> {
 
 /// For so long after a pool or its class changed it is nobody's fault that the pool is not ready.
 const SETTLING: Duration = Duration::from_secs(30);
+/// A pod that has waited for longer is told, whatever else is about to become ready: a class may come and go for ever.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A pool that pods could get nodes from if it were ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +71,31 @@ fn of(pool: &NodePool, class: Option<&NodeClass>, now: Timestamp) -> Unready {
     Unready {
         pool: pool.metadata.name.clone().unwrap_or_default(),
         why: why(pool),
-        settling: changed(pool, class).is_some_and(|changed| now < later(changed, SETTLING)),
+        settling: is_edited(pool, class) || changed(pool, class).is_some_and(|changed| now < later(changed, SETTLING)),
     }
+}
+
+/// Whether a pod without a place is still to wait before anybody is told: a pool may become ready by itself, or there is
+/// none yet, as when both are created together.
+pub(super) fn is_early(created: Timestamp, now: Timestamp, no_pools: bool, unready: &[Unready]) -> bool {
+    let settling = unready.iter().any(|pool| pool.settling) && now < later(created, PATIENCE);
+    settling || no_pools && unready.is_empty() && now < later(created, SETTLING)
+}
+
+/// Whether the types of a pool cannot be known yet, since its class is still looked at or there is none: the class says
+/// so in its conditions, and when it is resolved, that is a change of the class.
+pub(crate) fn waits_for_class(pool: &NodePool, context: &Context) -> bool {
+    let class = context.index.node_class(class_of(pool));
+    class.is_none_or(|class| Status::of(class.condition(conditions::READY)) != Status::True)
+}
+
+/// Nobody has looked at the pool or its class since its spec was last edited.
+fn is_edited(pool: &NodePool, class: Option<&NodeClass>) -> bool {
+    let differs = |seen: Option<i64>, is: Option<i64>| seen.unwrap_or_default() != is.unwrap_or_default();
+    let of_pool = pool.condition(conditions::READY);
+    let of_class = class.and_then(|class| Some((class, class.condition(conditions::READY)?)));
+    of_pool.is_some_and(|condition| differs(condition.observed_generation, pool.metadata.generation))
+        || of_class.is_some_and(|(class, condition)| differs(condition.observed_generation, class.metadata.generation))
 }
 
 fn class_of(pool: &NodePool) -> &str {
@@ -131,6 +156,10 @@ pub async fn offers(context: &Context) -> Vec<Offer> {
                 tracing::debug!(pool = name, "skipping, awaiting nodeoverlay evaluation");
                 continue;
             }
+            Err(TypesError::NotResolved { message }) if waits_for_class(&object, context) => {
+                tracing::debug!(pool = name, why = message, "skipping, awaiting its node class");
+                continue;
+            }
             Err(error) => {
                 let error = karpenter_provider::chain(&error);
                 tracing::error!(pool = name, error, "skipping, unable to resolve instance types");
@@ -178,6 +207,39 @@ mod tests {
             assert_eq!(unused(&pool(replicas, ready, deleting)), want);
         }
         assert_eq!(unused(&NodePool::default()), Some(Unused::NotReady), "nobody has looked at it yet");
+    }
+
+    #[test]
+    fn nobody_is_told_of_a_pod_before_its_pool_had_time() {
+        let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
+        let pool = |settling: bool| Unready { pool: "p".to_owned(), why: String::new(), settling };
+        for (no_pools, unready, early) in [
+            (true, vec![], 30),
+            (false, vec![], 0),
+            (true, vec![pool(false)], 0),
+            (true, vec![pool(true)], 120),
+            (false, vec![pool(false), pool(true)], 120),
+        ] {
+            assert!(early == 0 || is_early(at(0), at(early - 1), no_pools, &unready), "{unready:?}");
+            assert!(!is_early(at(0), at(early), no_pools, &unready), "{unready:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_edited_and_not_looked_at_since_may_become_ready_by_itself() {
+        let ready = |seen: i64| {
+            serde_json::json!({"type": "Ready", "status": "False", "reason": "R", "message": "",
+                "lastTransitionTime": "2020-01-01T00:00:00Z", "observedGeneration": seen})
+        };
+        for (pool_seen, class_seen, settling) in [(3, 3, false), (2, 3, true), (3, 2, true)] {
+            let mut pool = NodePool::default();
+            pool.metadata.generation = Some(3);
+            pool.status = Some(serde_json::from_value(serde_json::json!({"conditions": [ready(pool_seen)]})).unwrap());
+            let mut class = NodeClass { metadata: pool.metadata.clone(), ..NodeClass::default() };
+            class.status = serde_json::from_value(serde_json::json!({"conditions": [ready(class_seen)]})).unwrap();
+            let now = "2026-01-01T00:00:00Z".parse().unwrap();
+            assert_eq!(of(&pool, Some(&class), now).settling, settling, "{pool_seen} {class_seen}");
+        }
     }
 
     #[test]

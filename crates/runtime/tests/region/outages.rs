@@ -156,6 +156,24 @@ async fn an_hour_of_throttling_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_class_that_is_still_looked_at_is_nobodys_error() {
+    let (complaints, _listening) = Complaints::heard();
+    let lab = Lab::plain(31).await;
+    lab.fail("DescribeSubnets", "InternalError");
+    // Pods may be there before any pool is.
+    lab.create(DEPLOYMENTS, deployment(SHAPES[0], 1)).await;
+    lab.settle(5).await;
+    lab.pool().await;
+    lab.settle(20).await;
+    for text in ["unable to resolve instance types", "asking for instance types", "could not schedule pod"] {
+        assert_eq!(complaints.of(text), 0, "{:?}", complaints.0.lock().unwrap());
+    }
+    lab.region.clear_scripts();
+    lab.settle(180).await;
+    assert_eq!(lab.running().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn half_of_what_a_region_sells_may_be_gone() {
     let (complaints, _listening) = Complaints::heard();
     let lab = Lab::plain(13).await;
