@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::{EC2NodeClass, NodeClaim, NodePool, labels};
 use karpenter_provider::{BoxError, Subject};
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use serde_json::json;
+use kube::{Api, Resource};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::node_class::is_status;
 
@@ -47,8 +48,9 @@ impl Objects for LiveObjects {
     }
 
     async fn node_claims(&self) -> Result<Vec<Arc<NodeClaim>>, BoxError> {
-        let claims = Api::<NodeClaim>::all(self.0.clone()).list(&Default::default()).await?;
-        Ok(claims.items.into_iter().map(Arc::new).collect())
+        let asked = kube::core::Request::new(NodeClaim::url_path(&(), None)).list(&Default::default())?;
+        let listed: Listed = self.0.request(asked).await?;
+        Ok(readable(listed.items))
     }
 
     async fn node(&self, name: &str) -> Result<Option<Arc<Node>>, BoxError> {
@@ -73,6 +75,22 @@ impl Objects for LiveObjects {
             other => Ok(other.map(|_| true)?),
         }
     }
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    items: Vec<Value>,
+}
+
+/// One claim that cannot be read costs no other its warning.
+fn readable(items: Vec<Value>) -> Vec<Arc<NodeClaim>> {
+    let read = |item: Value| {
+        let name = item["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        serde_json::from_value(item)
+            .inspect_err(|error| tracing::warn!(claim = name, %error, "a NodeClaim cannot be read"))
+            .ok()
+    };
+    items.into_iter().filter_map(read).map(Arc::new).collect()
 }
 
 /// Tells termination to drain no longer than this.
@@ -103,5 +121,20 @@ fn subject(api_version: &str, kind: &str, metadata: &karpenter_api::ObjectMeta) 
         kind: kind.to_owned(),
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_cannot_be_read_costs_only_itself() {
+        let claim = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
+        let class = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "main"});
+        let fine = |name: &str| claim(name, json!({"nodeClassRef": class, "requirements": []}));
+        let read = readable(vec![fine("a"), claim("odd", json!(7)), fine("b")]);
+        let names: Vec<&str> = read.iter().filter_map(|claim| claim.metadata.name.as_deref()).collect();
+        assert_eq!(names, ["a", "b"]);
     }
 }
