@@ -211,13 +211,16 @@ impl Parts {
         let id = &instance.id;
         let message = format!("Not terminating instance {id}: it does not carry this cluster's tag {key}={value}");
         tracing::error!(instance = %id, tag = %key, "refusing to terminate an instance that is not this cluster's");
-        self.recorder.publish(Notice {
-            subject: claim_subject(claim),
-            severity: Severity::Warning,
-            reason: "InstanceNotOwned",
-            message: message.clone(),
-            dedupe: Vec::new(),
-        });
+        // A sweep has no claim that anything could be said of.
+        if claim.metadata.name.is_some() {
+            self.recorder.publish(Notice {
+                subject: claim_subject(claim),
+                severity: Severity::Warning,
+                reason: "InstanceNotOwned",
+                message: message.clone(),
+                dedupe: Vec::new(),
+            });
+        }
         ProviderError::new("terminating the instance", message).into()
     }
 

@@ -178,6 +178,11 @@ async fn only_machines_of_this_cluster_are_terminated() {
     let refused = lab.provider.delete(&holding(&machine)).await.unwrap_err();
     assert!(karpenter_provider::chain(&refused).contains(key), "{refused:?}");
     assert_eq!(lab.notices.with_reason("InstanceNotOwned").len(), 1);
+    // A sweep for machines that nobody holds has no object to say it of.
+    let mut swept = holding(&machine);
+    swept.metadata.name = None;
+    lab.provider.delete(&swept).await.unwrap_err();
+    assert_eq!(lab.notices.with_reason("InstanceNotOwned").len(), 1);
     set("shared").await;
     lab.provider.delete(&holding(&machine)).await.unwrap_err();
     assert!(!lab.region.calls().contains_key("TerminateInstances"), "nothing was asked");
