@@ -20,6 +20,7 @@ mod picture;
 mod podevents;
 mod protection;
 pub mod queue;
+mod recheck;
 mod refused;
 pub mod regret;
 mod scores;
@@ -324,6 +325,7 @@ impl Disruption {
         let (at_once, found): (Vec<Command>, Vec<Command>) =
             proposal.commands.into_iter().partition(|command| command.method.reason() == Method::Drift.reason());
         self.wait_with(context, &picture, found).await;
+        let Some(at_once) = self.still_drifted(context, &picture, at_once).await else { return Ok(Pass::Unsynced) };
         let acted = self.start_all(context, &picture, &at_once).await?;
         Ok(if acted { Pass::Acted } else { Pass::Idle })
     }

@@ -21,6 +21,9 @@ use crate::pricing;
 use crate::provisioning::pools::{self, Offer};
 use crate::recorder::ObjectRef;
 
+/// Nominations, the readiness of nodes and the hours of budgets move nothing that tells of them. For so long they are taken
+/// to be what they were.
+const CURRENT: Duration = Duration::from_secs(5);
 /// Within this time nodes are expected to start.
 const START: Duration = Duration::from_mins(2);
 
@@ -72,6 +75,11 @@ impl Picture {
 
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
         Snapshot { world: &self.world, nodes: self.facts.clone(), pools: self.pool_facts.clone() }
+    }
+
+    /// Whether nothing can have happened since that decides who may go.
+    pub(super) fn is_current(&self, context: &Context) -> bool {
+        self.state == context.index.unsettled() && context.clock.now() < later(self.taken, CURRENT)
     }
 
     /// What all nodes that may be disrupted cost together.
