@@ -133,7 +133,7 @@ impl Object {
         let panicked = read.is_err();
         let why = match read {
             Ok(Ok(object)) => return Ok(object),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => without_place(&error),
             Err(_) => PANICKED.to_owned(),
         };
         let kept = catch_unwind(|| keep(why)).unwrap_or_else(|_| {
@@ -144,6 +144,12 @@ impl Object {
         });
         Err(Box::new(Unreadable { panicked: panicked || kept.panicked, ..kept }))
     }
+}
+
+/// Where in the text it stopped is another place with every version of the object, and the same fault is no news.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split_once(" at line ").map_or(text.clone(), |(fault, _)| fault.to_owned())
 }
 
 /// As much of an object as is needed to name it.

@@ -51,3 +51,12 @@ fn a_bug_that_reading_an_object_brings_out_costs_no_more_than_the_object() {
     let one = Object::read(Kind::NodeClaim, r#"{"metadata": {"name": "c"}, "spec": 7}"#).unwrap_err();
     assert!(!one.panicked && one.why.contains("invalid type"), "{}", one.why);
 }
+
+#[test]
+fn what_is_wrong_with_an_object_is_the_same_in_its_next_version() {
+    let read = |version: &str| {
+        let json = format!(r#"{{"metadata": {{"name": "c", "resourceVersion": "{version}"}}, "spec": 7}}"#);
+        Object::read(Kind::NodeClaim, &json).unwrap_err().why
+    };
+    assert_eq!(read("9"), read("10"));
+}
