@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, Once};
 
+use karpenter_apiserver::{Effect, Fault};
 use karpenter_aws_sim::{Limits, Script, Target, Warning};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -239,6 +240,42 @@ async fn an_hour_without_the_queue_and_a_day_without_prices() {
         assert_eq!(complaints.of(what), 1, "{what}: {:?}", complaints.0.lock().unwrap());
     }
     assert_eq!(complaints.of("interruption: "), 1, "{:?}", complaints.0.lock().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reclaim_does_not_wait_for_watches_that_cannot_be_opened() {
+    let lab = Lab::with(19, |options, settings| {
+        few_families(options);
+        settings.interruption_queue = Some("simulated".to_owned());
+    });
+    let lab = lab.await;
+    lab.pool_of(&["spot"]).await;
+    lab.settle(60).await;
+    lab.create(DEPLOYMENTS, deployment(("even", "1", "1Gi"), 1)).await;
+    lab.settle(240).await;
+    assert_eq!(lab.running().await, 1);
+    // Answers about claims come, but later than any watch waits for them.
+    lab.server.inject(Fault {
+        methods: vec!["GET".to_owned()],
+        path_contains: "/nodeclaims".to_owned(),
+        per_mille: 1000,
+        times: None,
+        effect: Effect::Latency(Duration::from_secs(65)),
+    });
+    lab.server.drop_watches();
+    lab.settle(120).await;
+    assert!(!lab.context.is_fresh());
+    let victim = lab.region.instances().into_iter().find(|one| one.ended_at.is_none()).unwrap();
+    lab.region.warn(&victim.instance.id, Warning::SpotInterruption);
+    lab.settle(100).await;
+    assert!(!lab.context.is_fresh(), "nothing was heard of claims since");
+    assert_eq!(lab.region.queue_length(), 0, "the warning was taken");
+    lab.server.clear_faults();
+    let claims = lab.list(CLAIMS).await;
+    assert!(
+        claims.iter().any(|claim| claim["metadata"]["deletionTimestamp"].is_string()),
+        "and acted upon: {claims:?}"
+    );
 }
 
 /// What each refresh comes to in an hour, and one more for where the hour begins.
