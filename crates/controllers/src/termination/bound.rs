@@ -55,8 +55,13 @@ pub(super) async fn pods_on(node: &str, context: &Context) -> Result<Bound> {
                 context.saw(Object::from(pod));
             }
             Err(error) => {
-                bound.unreadable.push(error.to_string());
-                context.saw_unreadable(Unreadable::of(Kind::Pod, item.get(), error.to_string()));
+                let one = Unreadable::of(Kind::Pod, item.get(), error.to_string());
+                context.saw_unreadable(one.clone());
+                // What the drain leaves alone anyway, whatever else it may say, is not waited for either.
+                let kept = context.index.pod(&one.key).filter(|kept| *kept.pod.uid == *one.uid);
+                if kept.is_none_or(|kept| PodFacts::of(&kept).is_waiting_for_eviction(context.clock.now())) {
+                    bound.unreadable.push(error.to_string());
+                }
             }
         }
     }

@@ -58,6 +58,23 @@ async fn a_pod_nobody_can_read_keeps_its_instance() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_no_drain_waits_for_is_not_waited_for_when_nobody_can_read_it() {
+    let stage = Stage::new().await;
+    stage.create(CLAIMS, objects::claim("one", json!({}))).await;
+    let node = stage.ready_node("one").await;
+    stage.reads.suffer("/pods", Trouble::Garbled);
+    // A static pod, which goes with its node.
+    let mut fixed = bound("fixed", &node);
+    let uid = stage.node(&node).await.unwrap().metadata.uid;
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid, "controller": true});
+    fixed["metadata"]["ownerReferences"] = json!([owner]);
+    stage.create(PODS, fixed).await;
+    stage.runs("fixed", 1).await;
+    delete_claim(&stage, "one").await;
+    stage.claim_is_gone("one", 60).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_evicted_or_terminated_while_pods_cannot_be_seen() {
     let stage = Stage::new().await;
     for name in ["one", "two"] {
