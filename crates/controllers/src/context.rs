@@ -27,7 +27,7 @@ use crate::pulse::Pulse;
 use crate::recorder::Recorder;
 use crate::settings::Settings;
 use crate::static_pools::Ledger;
-use crate::unreadable;
+use crate::unreadable::{self, Untold};
 
 /// Before this nobody needs to be told that claims are still being launched.
 const UNSYNCED_WARNING: Duration = Duration::from_secs(30);
@@ -57,6 +57,7 @@ pub struct Context {
     pub plan_observer: OnceLock<PlanObserver>,
     pub(crate) remarked: Remarked,
     pub(crate) gone: Gone,
+    pub(crate) untold: Untold,
     inbox: Inbox,
     unsynced_log: Every,
 }
@@ -108,6 +109,7 @@ impl Context {
             plan_observer: OnceLock::new(),
             remarked: Remarked::default(),
             gone: Gone::default(),
+            untold: Untold::default(),
             inbox: Inbox::default(),
             unsynced_log: Every::default(),
             client,

@@ -1,5 +1,7 @@
 //! Objects that cannot be read, named to people. What they hold stays held; somebody has to look at them.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,17 +16,33 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A Kubernetes that writes what we do not know writes it on many objects at once.
 const LIMIT: Limit = Limit { per_second: 1, burst: 20 };
 
-/// Tells of what could not be read since the last time: a log line, an Event and the gauge.
+/// Objects whose Event waits for its turn.
+#[derive(Debug, Default)]
+pub(crate) struct Untold(Mutex<VecDeque<Arc<Unreadable>>>);
+
+/// Tells of what could not be read since the last time: a log line, an Event and the gauge. Events that come too many at
+/// once are sent later, as long as there is something to tell.
 pub(crate) fn publish(context: &Context) {
-    let Some((news, counts)) = context.index.take_unreadable() else { return };
-    for one in &news {
-        tracing::warn!(kind = one.kind.name(), object = %one.key, reason = &*one.why, "an object cannot be read");
-        let class = context.index.node_class_kind();
-        let message = format!("{}: {}", consequence(one), one.why);
-        let event = Event::warning(object(one, &class), "Unreadable", message).limited(LIMIT);
-        context.recorder.publish(event.same([one.kind.name().to_owned(), one.key.to_string(), one.why.to_string()]));
+    let mut untold = context.untold.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((news, counts)) = context.index.take_unreadable() {
+        for one in &news {
+            tracing::warn!(kind = one.kind.name(), object = %one.key, reason = &*one.why, "an object cannot be read");
+        }
+        untold.extend(news);
+        context.metrics.choices.unreadable(&counts);
     }
-    context.metrics.choices.unreadable(&counts);
+    while let Some(one) = untold.front() {
+        if context.index.is_unreadable(one) && !context.recorder.publish(event(one, context)) {
+            return;
+        }
+        untold.pop_front();
+    }
+}
+
+fn event(one: &Unreadable, context: &Context) -> Event {
+    let message = format!("{}: {}", consequence(one), one.why);
+    let event = Event::warning(object(one, &context.index.node_class_kind()), "Unreadable", message).limited(LIMIT);
+    event.same([one.kind.name().to_owned(), one.key.to_string(), one.why.to_string()])
 }
 
 /// What it means that this object cannot be read.

@@ -167,6 +167,27 @@ async fn what_could_not_be_read_before_the_lease_is_told_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_many_objects_that_cannot_be_read_each_is_told_in_its_turn() {
+    let mut lab = Lab::new(1).await;
+    for number in 0..50 {
+        let node = json!({"metadata": {"name": format!("odd-{number}")}, "spec": {"unschedulable": true}});
+        lab.create(NODES, node).await;
+    }
+    lab.scythe.garble("\"unschedulable\":true", "\"unschedulable\":7");
+    lab.run(vec![Arc::new(Mirror::default())]);
+    let told = async |lab: &Lab| {
+        let events = lab.list("/api/v1/events").await.into_iter().filter(|event| event["reason"] == "Unreadable");
+        let named = events.map(|event| event["involvedObject"]["name"].as_str().unwrap().to_owned());
+        named.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    lab.settle(5).await;
+    let soon = told(&lab).await;
+    assert!((20..30).contains(&soon), "not all at once: {soon}");
+    lab.settle(300).await;
+    assert_eq!(told(&lab).await, 50);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_went_silent_goes_on_where_it_was() {
     // covers: STATE-08
     let mut lab = Lab::new(1).await;

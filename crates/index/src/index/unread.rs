@@ -29,6 +29,11 @@ impl Index {
         self.state().unreadable.take_news()
     }
 
+    /// Whether what is said of this object still holds.
+    pub fn is_unreadable(&self, one: &Unreadable) -> bool {
+        self.state().unreadable.get(one.kind, &one.key).is_some_and(|now| now.why == one.why && now.uid == one.uid)
+    }
+
     /// The object of this name, if it cannot be read. It counts as it last was, and nothing is to be done to it.
     pub fn unreadable(&self, kind: Kind, key: &Key) -> Option<Arc<Unreadable>> {
         self.state().unreadable.get(kind, key).filter(|one| !one.partly).cloned()
