@@ -48,6 +48,7 @@ use crate::compute::off_thread;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::metrics::{DRIFT, EMPTINESS, MULTI, SINGLE};
+use crate::provisioning::pools;
 use crate::reconciler::{Action, Reconciler, singleton};
 use crate::recorder::{Event, ObjectRef};
 use patience::Wall;
@@ -76,7 +77,7 @@ const AHEAD: u32 = 3;
 const BUDGET: Duration = Duration::from_secs(45);
 /// Between two looks whether the budget has room.
 const LOOK_FOR_BUDGET: Duration = Duration::from_secs(1);
-/// Pools that are neither ready nor not for longer than this are not waited for.
+/// Pools that are neither ready nor not, and classes that are not reconciled, are not waited for any longer than this.
 const LOOKED_AT: Duration = Duration::from_secs(10);
 /// What was found to be at rest is looked at again after this, whatever changed.
 const REST: Duration = Duration::from_mins(5);
@@ -105,6 +106,8 @@ struct State {
     /// Some node has lost its last pod since anybody looked for empty ones.
     emptied: bool,
     looked_for_empty: Option<Timestamp>,
+    /// Since when a node class is not reconciled that somebody edited.
+    edited_since: Option<Timestamp>,
 }
 
 /// Nothing was left to do, in this state of the cluster.
@@ -171,7 +174,7 @@ impl Reconciler for Disruption {
         tell::unreadable_budgets(context);
         // Which nodes pods were promised to is known only after they were planned once.
         let early = !context.batcher.has_run() && waits_for_plan(context);
-        if !context.is_synced() || early || is_pool_looked_at(context) {
+        if !context.is_synced() || early || is_pool_looked_at(context) || self.is_class_looked_at(context) {
             return Ok(self.after(UNSYNCED, context));
         }
         if let Some(wait) = wait {
@@ -304,6 +307,17 @@ impl Disruption {
         Error::all(results.into_iter().filter_map(Result::err).collect())
     }
 
+    /// Whether a class was edited a moment ago and is not reconciled yet: what is launched from it fails until it is, and
+    /// drift of a pool is not tried again for a minute after that.
+    fn is_class_looked_at(&self, context: &Context) -> bool {
+        let pools = context.index.node_pools();
+        let mut classes = pools.iter().filter_map(|pool| pools::class_of_pool(pool, context));
+        let edited = classes.any(|class| pools::is_class_edited(&class));
+        let (mut own, now) = (self.state(), context.clock.now());
+        own.edited_since = own.edited_since.filter(|_| edited).or(edited.then_some(now));
+        own.edited_since.is_some_and(|since| now < later(since, LOOKED_AT))
+    }
+
     async fn pass(&self, context: &Context) -> Result<Pass> {
         if let Some(rest) = self.rest(context.index.unsettled(), context.clock.now()) {
             tell::again(context, &rest.told);
@@ -317,7 +331,7 @@ impl Disruption {
         scores::rejected(context, &picture, &proposal);
         let now = context.clock.now();
         if proposal.commands.is_empty() && self.state().pending.is_empty() {
-            if !depends_on_time(&proposal) {
+            if !depends_on_time(&proposal) && !self.commands.is_drift_waiting(now) {
                 self.state().rest = Some(Rest { state: picture.state, since: now, told: told.into() });
             }
             return Ok(Pass::Idle);

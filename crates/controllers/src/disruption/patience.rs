@@ -53,6 +53,10 @@ impl Patience {
         self.walls.get(wall).is_some_and(|wait| now < wait.until)
     }
 
+    pub(super) fn is_drift_waiting(&self, now: Timestamp) -> bool {
+        self.walls.iter().any(|(wall, wait)| matches!(wall, Wall::Drift(_)) && now < wait.until)
+    }
+
     /// It failed, and has not succeeded since.
     pub(super) fn is_known(&self, wall: &Wall) -> bool {
         self.walls.contains_key(wall)

@@ -163,6 +163,11 @@ impl Commands {
         self.state().patience.is_waiting(&Wall::drift(pool), now)
     }
 
+    /// Whether drift of some pool is to be tried again later, whatever changes until then.
+    pub(super) fn is_drift_waiting(&self, now: Timestamp) -> bool {
+        self.state().patience.is_drift_waiting(now)
+    }
+
     pub(super) fn failed(&self, walls: impl IntoIterator<Item = Wall>, now: Timestamp) {
         let mut state = self.state();
         walls.into_iter().for_each(|wall| state.patience.failed(wall, now));

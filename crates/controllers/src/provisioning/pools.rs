@@ -93,9 +93,19 @@ pub(crate) fn waits_for_class(pool: &NodePool, context: &Context) -> bool {
 fn is_edited(pool: &NodePool, class: Option<&NodeClass>) -> bool {
     let differs = |seen: Option<i64>, is: Option<i64>| seen.unwrap_or_default() != is.unwrap_or_default();
     let of_pool = pool.condition(conditions::READY);
-    let of_class = class.and_then(|class| Some((class, class.condition(conditions::READY)?)));
     of_pool.is_some_and(|condition| differs(condition.observed_generation, pool.metadata.generation))
-        || of_class.is_some_and(|(class, condition)| differs(condition.observed_generation, class.metadata.generation))
+        || class.is_some_and(is_class_edited)
+}
+
+/// Nobody has looked at the class since its spec was last edited: until then nothing is launched from it.
+pub(crate) fn is_class_edited(class: &NodeClass) -> bool {
+    let seen = class.condition(conditions::READY).map(|condition| condition.observed_generation.unwrap_or_default());
+    seen.is_some_and(|seen| seen != class.metadata.generation.unwrap_or_default())
+}
+
+/// The class that a pool's nodes are launched from.
+pub(crate) fn class_of_pool(pool: &NodePool, context: &Context) -> Option<Arc<NodeClass>> {
+    context.index.node_class(class_of(pool))
 }
 
 fn class_of(pool: &NodePool) -> &str {

@@ -10,7 +10,7 @@ use karpenter_controllers::roster::all;
 use serde_json::{Value, json};
 
 use super::disruption::{condition, tainted};
-use super::lab::{CLAIMS, Lab, NODES, POOLS, running};
+use super::lab::{CLAIMS, CLASSES, Lab, NODES, POOLS, START, running};
 use super::scythe::When;
 use super::silence::Trouble;
 
@@ -279,6 +279,44 @@ async fn a_pool_at_its_limit_starts_nothing_it_cannot_finish() {
     assert_eq!(tainted(&lab.list(NODES).await), 0, "what was begun is taken back by the next pass");
     lab.server.clear_faults();
     roll_out(&lab, "a", 600, |_, _| {}).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_that_failed_is_tried_again_though_nothing_changes() {
+    // covers: DIS-DRIFT-15
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 1, "100%").await;
+    lab.server.inject(Fault {
+        methods: vec!["POST".into()],
+        path_contains: "/nodeclaims".into(),
+        per_mille: 1000,
+        times: Some(1),
+        effect: Breakage::InternalError,
+    });
+    edit(&lab, "a").await;
+    // A minute at most until it is tried again, and some seconds more until the old node is gone.
+    roll_out(&lab, "a", 120, |_, _| {}).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_rolled_before_an_edited_class_is_reconciled() {
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 2, "100%").await;
+    lab.patch(&format!("{CLASSES}/default"), json!({"spec": {"tags": {"team": "a"}}})).await;
+    edit(&lab, "a").await;
+    lab.settle(8).await;
+    assert_eq!((tainted(&lab.list(NODES).await), lab.claims().await.len()), (0, 2), "it may not be launched from yet");
+    let condition = json!({"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": START,
+        "observedGeneration": 2});
+    lab.patch(&format!("{CLASSES}/default/status"), json!({"status": {"conditions": [condition]}})).await;
+    lab.settle(2).await;
+    assert_eq!(lab.claims().await.len(), 4);
+    roll_out(&lab, "a", 120, |_, _| {}).await;
+    // A class that nobody reconciles stops nothing for long.
+    lab.patch(&format!("{CLASSES}/default"), json!({"spec": {"tags": {"team": "b"}}})).await;
+    edit(&lab, "b").await;
+    lab.settle(20).await;
+    assert_eq!(lab.claims().await.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
