@@ -124,11 +124,12 @@ fn cluster() -> (Context, Disruption) {
         "karpenter.sh/initialized": "true", "node.kubernetes.io/instance-type": "large",
         "topology.kubernetes.io/zone": "a", "karpenter.sh/capacity-type": "on-demand"});
     let room = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
+    let conditions = ["Launched", "Registered", "Initialized", "Drifted"].map(condition);
     let claim = json!({
         "metadata": {"name": "c", "uid": "c", "resourceVersion": "1", "labels": labels},
         "spec": {"requirements": [], "nodeClassRef": class()},
         "status": {"providerID": "shop:///a/i-1", "nodeName": "n", "capacity": room, "allocatable": room,
-            "conditions": ["Launched", "Registered", "Initialized", "Drifted"].map(condition)},
+            "conditions": conditions},
     });
     let node = json!({
         "metadata": {"name": "n", "uid": "n", "resourceVersion": "1", "labels": labels},
@@ -170,7 +171,7 @@ async fn what_drift_found_holds_in_the_cluster_as_it_is_by_then() {
             "a pod" => _ = context.index.apply(pod_on_node(20, json!({"karpenter.sh/do-not-disrupt": "true"}))),
             "a promise" => {
                 let until = later(context.clock.now(), Duration::from_mins(1));
-                context.index.nominate_for(picture.id(0).unwrap(), until, &[]);
+                context.index.nominate(picture.id(0).unwrap(), until);
                 tokio::time::advance(Duration::from_secs(6)).await;
             }
             "silence" => {
