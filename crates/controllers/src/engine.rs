@@ -297,6 +297,10 @@ impl Engine {
                 gone.iter().for_each(|change| self.changed(change));
                 self.seen_list(kind);
             }
+            News::Without => {
+                index.go_without(kind).iter().for_each(|change| self.changed(change));
+                self.seen_list(kind);
+            }
             News::Changed(line) if line.deleted => {
                 if let Some(change) = index.remove(kind, &line.key, line.version) {
                     self.changed(&change);

@@ -238,6 +238,15 @@ impl Index {
         changes
     }
 
+    /// The kind is done without, as it may not be read any more, or there is none: whatever was known of it is gone. How
+    /// far its watch had come stays; it may be read again later.
+    pub fn go_without(&self, kind: Kind) -> Vec<Change> {
+        let mut state = self.state();
+        state.listed.insert(kind);
+        let keys = state.keys(kind);
+        keys.into_iter().filter_map(|key| state.take(kind, &key, u64::MAX)).collect()
+    }
+
     /// The watch tells of an object that could not be decoded. As [`Index::apply`], with what can be read of it.
     pub fn apply_unreadable(&self, one: Unreadable) -> Option<Change> {
         let mut state = self.state();

@@ -58,6 +58,8 @@ pub(crate) enum News {
         unreadable: Vec<Unreadable>,
         version: u64,
     },
+    /// The kind is done without: nothing of it counts.
+    Without,
     Changed(Line),
     /// Nothing changed up to this version.
     Bookmark(u64),
@@ -373,7 +375,7 @@ impl State {
         }
         (self.readable, self.without) = (false, Some(WITHOUT));
         tracing::error!(kind = self.kind.name(), %why, "a kind cannot be read, what depends on it is off");
-        Some(News::Listed { last: Vec::new(), present: BTreeSet::new(), unreadable: Vec::new(), version: 0 })
+        Some(News::Without)
     }
 
     async fn pause(&mut self, what: &'static str, error: &Failure) {

@@ -625,6 +625,23 @@ fn a_list_removes_what_it_does_not_name() {
 }
 
 #[test]
+fn what_is_done_without_is_gone_until_it_is_listed_again() {
+    let cluster = Cluster::new();
+    cluster.tell(Kind::Pod, pod("a", ""));
+    let late = cluster.object(Kind::Pod, pod("b", ""));
+    cluster.tell(Kind::Pod, pod("c", ""));
+    let gone: Vec<String> = cluster.index.go_without(Kind::Pod).iter().map(|one| one.key.to_string()).collect();
+    assert_eq!(gone, ["default/a", "default/c"]);
+    assert!(cluster.places().is_empty() && cluster.index.has_listed(Kind::Pod));
+    assert!(cluster.index.apply(late).is_none(), "the watch had come past it");
+    // It may be read again.
+    let listed = vec![cluster.object(Kind::Pod, pod("a", ""))];
+    cluster.index.list(Kind::Pod, listed, Vec::new(), cluster.version.get());
+    cluster.tell(Kind::Pod, pod("d", ""));
+    assert_eq!(cluster.places(), ["a waits", "d waits"]);
+}
+
+#[test]
 fn a_snapshot_is_what_it_was_however_things_go_on() {
     let cluster = Cluster::new();
     cluster.tell(Kind::Pod, pod("a", ""));
