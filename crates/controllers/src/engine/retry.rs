@@ -37,10 +37,17 @@ impl Retry {
         self.pause(FIRST).max(asked)
     }
 
-    /// The pause after a watch that ended by itself.
-    pub(super) fn after_end(&mut self, lasted: Duration) -> Duration {
+    /// A watch is over, however it ended: one that worked for a while makes up for the failures before it.
+    pub(super) fn lasted(&mut self, lasted: Duration) {
         if lasted >= WORKED {
             self.failures = 0;
+        }
+    }
+
+    /// The pause after a watch that ended by itself.
+    pub(super) fn after_end(&mut self, lasted: Duration) -> Duration {
+        self.lasted(lasted);
+        if lasted >= WORKED {
             return self.jittered(MOMENT);
         }
         self.pause(MOMENT)
@@ -89,6 +96,16 @@ mod tests {
         assert!(pauses[9] >= LAST * 3 / 4, "{pauses:?}");
         assert!(retry.after_end(WORKED) < Duration::from_millis(100));
         assert_eq!(retry.failures(), 0);
+    }
+
+    #[test]
+    fn a_failure_after_a_watch_that_worked_is_the_first_one() {
+        let mut retry = Retry::new(1);
+        (0..10).for_each(|_| _ = retry.after_error(None));
+        retry.lasted(WORKED - Duration::from_millis(1));
+        assert!(retry.after_error(None) >= LAST * 3 / 4);
+        retry.lasted(WORKED);
+        assert!(retry.after_error(None) < FIRST * 2, "an outage of yesterday is over");
     }
 
     #[test]

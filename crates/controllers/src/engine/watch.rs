@@ -294,7 +294,7 @@ impl State {
     /// The watch failed, or was refused. Whoever has no place to go on from lists again, and so does whoever may not
     /// watch: a list tells whether the kind can be done without.
     async fn fail(&mut self, what: &'static str, error: &Failure) {
-        self.open = None;
+        self.retry.lasted(self.open.take().map_or(Duration::ZERO, |open| open.since.elapsed()));
         let lost = matches!(error, Failure::Garbled) || error.code() == 410;
         if lost || self.may_go_without(error.code()) {
             self.version = None;
