@@ -14,7 +14,7 @@ use tokio::time::Instant;
 pub(crate) const BEAT: Duration = Duration::from_secs(15);
 /// The engine is one task. It stands still while something is computed in it, which takes seconds in the largest
 /// clusters.
-const STANDSTILL: Duration = Duration::from_mins(3);
+pub(crate) const STANDSTILL: Duration = Duration::from_mins(3);
 /// What one round of work may take: many calls in a row, each with a deadline of half a minute, in an hour in which
 /// every second one is answered late.
 pub const ROUND: Duration = Duration::from_mins(10);
