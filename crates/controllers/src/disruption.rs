@@ -49,7 +49,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::metrics::{DRIFT, EMPTINESS, MULTI, SINGLE};
 use crate::provisioning::pools;
-use crate::reconciler::{Action, Reconciler, singleton};
+use crate::reconciler::{Action, Backoff, Reconciler, singleton};
 use crate::recorder::{Event, ObjectRef};
 use patience::Wall;
 use pending::{Batch, Pending, Void};
@@ -181,11 +181,14 @@ impl Reconciler for Disruption {
             self.look_for_empty(context).await;
             return Ok(self.after(wait, context));
         }
-        self.take_back_leftovers(context).await?;
+        let taken_back = self.take_back_leftovers(context).await;
         self.commands.pause.look(context).await;
         let state = context.index.unsettled();
         self.state().emptied = false;
-        Ok(match self.pass(context).await? {
+        let passed = self.pass(context).await?;
+        // A node that nobody lets us write to holds up no other.
+        taken_back?;
+        Ok(match passed {
             Pass::Acted => Action::After(Duration::ZERO),
             Pass::Idle => {
                 self.idle(state, context);
@@ -197,6 +200,11 @@ impl Reconciler for Disruption {
 
     fn concurrency(&self) -> usize {
         1
+    }
+
+    /// There is one loop for all pools: what fails about one is no reason to look at the others ever later.
+    fn backoff(&self) -> Backoff {
+        Backoff { first: UNSYNCED, last: IDLE, ..Backoff::default() }
     }
 }
 

@@ -385,6 +385,31 @@ async fn budgets_that_cannot_be_read_keep_their_own_nodes_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_nobody_may_write_to_holds_up_no_other() {
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 2, when_empty("0s", "100%")).await;
+    // What a crash left on it cannot be taken back.
+    lab.patch(&format!("{NODES}/node-0001"), json!({"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}}))
+        .await;
+    lab.server.inject(Fault {
+        methods: vec!["PATCH".into()],
+        path_contains: "/nodes/node-0001".into(),
+        per_mille: 1000,
+        times: None,
+        effect: Effect::InternalError,
+    });
+    lab.settle(3_600).await;
+    lab.scale("web", 0).await;
+    lab.settle(90).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 1);
+    assert_eq!(claims[0]["status"]["nodeName"], "node-0001");
+    lab.server.clear_faults();
+    lab.settle(90).await;
+    assert!(lab.claims().await.is_empty(), "nor is it looked at ever later");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_be_set_apart_stays_and_the_others_go() {
     // covers: DIS-QUEUE-05
     let mut lab = Lab::new(1).await;
