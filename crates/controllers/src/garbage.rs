@@ -24,7 +24,7 @@ use crate::lifecycle::Launched;
 use crate::lifecycle::initialization::is_ready;
 use crate::ownership::{Matches, claim_provider_id, pool_of};
 use crate::pods::reschedulable_on;
-use crate::reconciler::{Action, Reconciler, singleton};
+use crate::reconciler::{Action, Backoff, Reconciler, singleton};
 
 /// How long a machine may be without a claim: its launch may just not have been written down yet.
 const LEAK_AGE: SignedDuration = SignedDuration::from_secs(30);
@@ -34,6 +34,9 @@ const EAGER_SWEEPS: u32 = 20;
 const CLAIM_SWEEP: Duration = Duration::from_mins(2);
 /// What tells whether a machine is held, and whether it is well.
 const READS: [Kind; 2] = [Kind::NodeClaim, Kind::Node];
+/// A sweep that fails is tried again ever later, but no later than the next one would have come: after an outage nothing
+/// costs money for long that nobody uses.
+const RETRIES: Backoff = Backoff { first: Duration::from_secs(1), last: CLAIM_SWEEP, per_second: 10, burst: 100 };
 /// How many are collected at once.
 const CLAIMS_AT_ONCE: usize = 20;
 const MACHINES_AT_ONCE: usize = 100;
@@ -194,6 +197,10 @@ impl Reconciler for ClaimCollection {
         in_parallel(collections, CLAIMS_AT_ONCE).await?;
         Ok(Action::After(CLAIM_SWEEP))
     }
+
+    fn backoff(&self) -> Backoff {
+        RETRIES
+    }
 }
 
 /// The controller `instance.garbagecollection`.
@@ -264,6 +271,10 @@ impl Reconciler for MachineCollection {
         in_parallel(collections, MACHINES_AT_ONCE).await?;
         let sweeps = self.sweeps.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(Action::After(leak_sweep_pause(sweeps)))
+    }
+
+    fn backoff(&self) -> Backoff {
+        RETRIES
     }
 }
 

@@ -502,6 +502,22 @@ async fn a_node_that_cannot_be_read_spares_its_claim() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_an_outage_of_the_cloud_sweeps_come_soon() {
+    let stage = Stage::new().await;
+    stage.create(CLAIMS, objects::claim("one", json!({}))).await;
+    stage.ready_node("one").await;
+    let planted = stage.cloud.plant("nobody's");
+    stage.forget_machine("one").await;
+    stage.silence("one", true).await;
+    stage.cloud.plan(|plan| plan.list_fails = true);
+    stage.pass(2_400).await;
+    assert!(stage.cloud.instances().contains(&planted) && stage.claim("one").await.is_some());
+    stage.cloud.plan(|plan| plan.list_fails = false);
+    stage.until("the leak is found", 150, || async { !stage.cloud.instances().contains(&planted) }).await;
+    stage.claim_is_gone("one", 150).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn machines_that_nobody_holds_are_swept() {
     // covers: LC-GC-07, AWS-GC-01, CP-J1, CP-E13, INV-1
     let stage = Stage::new().await;
