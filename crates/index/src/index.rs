@@ -536,7 +536,12 @@ impl State {
                 What::Other
             }
             Object::StorageClass(object) => {
-                self.classes.put(key, at, Arc::new(reduce::storage_class(&object)?));
+                let reduce::Read { value: reduced, reading } = reduce::read_storage_class(&object);
+                if let Some(refused) = reading.refused() {
+                    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+                    self.unreadable.note(Unreadable::refused(Kind::StorageClass, &key, uid, at, refused, true));
+                }
+                self.classes.put(key, at, Arc::new(reduced));
                 What::Other
             }
             Object::PersistentVolume(object) => {

@@ -38,7 +38,7 @@ pub use pool::pool;
 pub use requests::effective_requests;
 pub use resources::resource_list;
 pub use selector::selector;
-pub use storage::{attachment, storage_class, volume, volume_claim};
+pub use storage::{attachment, read_storage_class, storage_class, volume, volume_claim};
 
 /// One thing that is wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]

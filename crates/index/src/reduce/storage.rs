@@ -6,7 +6,7 @@ use karpenter_core::requirement::{Expression, Operator};
 use karpenter_core::storage::{BindingMode, StorageClass, Volume, VolumeClaim};
 
 use super::expressions::node_term;
-use super::{Faults, Refused};
+use super::{Faults, Read, Refused};
 use crate::object::Attachment;
 use crate::path::Path;
 
@@ -49,13 +49,19 @@ pub fn attachment(object: &storage_v1::VolumeAttachment) -> Attachment {
 }
 
 pub fn storage_class(object: &storage_v1::StorageClass) -> Result<StorageClass, Refused> {
+    read_storage_class(object).strict()
+}
+
+/// As [`storage_class`], however well it could be read. A binding mode of a later Kubernetes is somebody else's to carry
+/// out: what is not bound yet is waited for, and what is bound is where it is.
+pub fn read_storage_class(object: &storage_v1::StorageClass) -> Read<StorageClass> {
     let mut faults = Faults::default();
     let binding = match object.volume_binding_mode.as_deref() {
         None | Some("" | "Immediate") => BindingMode::Immediate,
         Some("WaitForFirstConsumer") => BindingMode::WaitForFirstConsumer,
         Some(other) => {
             let message = format!("{other:?} is not one of Immediate, WaitForFirstConsumer");
-            faults.add(&Path::Root.field("volumeBindingMode"), message);
+            faults.careful(&Path::Root.field("volumeBindingMode"), message);
             BindingMode::Immediate
         }
     };
@@ -64,7 +70,7 @@ pub fn storage_class(object: &storage_v1::StorageClass) -> Result<StorageClass, 
         binding,
         allowed_topologies: object.allowed_topologies.iter().flatten().map(topology).collect(),
     };
-    faults.finish("StorageClass", &object.metadata, class)
+    faults.read("StorageClass", &object.metadata, class)
 }
 
 fn topology(term: &TopologySelectorTerm) -> Vec<Expression> {

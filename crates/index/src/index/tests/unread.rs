@@ -196,6 +196,17 @@ fn a_budget_that_cannot_be_read_holds_its_namespace() {
 }
 
 #[test]
+fn a_storage_class_of_a_later_kubernetes_is_there() {
+    let cluster = Cluster::new();
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": "p", "volumeBindingMode": "WhenItSuits"});
+    cluster.tell(Kind::StorageClass, class);
+    let world = cluster.world();
+    let found = world.storage.classes.get("fast").expect("its volumes are somewhere");
+    assert_eq!(found.binding, karpenter_core::storage::BindingMode::Immediate, "somebody else binds them");
+    assert_eq!(cluster.named(), ["StorageClass fast"]);
+}
+
+#[test]
 fn an_attachment_that_cannot_be_read_is_attached() {
     let cluster = Cluster::new();
     let attachment = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n", "source": "a volume"}});
