@@ -1,11 +1,14 @@
 //! The interruption queue: EC2 says that an instance will go, and its claim is deleted while there is time.
 //!
 //! A message is deleted only after what it asks for is stored; until then the queue delivers it again. One that cannot be
-//! read is said and deleted, and one that cannot be handled is left alone: neither holds up the others.
+//! read is said and deleted, and one that cannot be handled is left alone: neither holds up the others. Nor does one that
+//! brings out a bug of ours: it is received together with the same others again and again.
 
 pub(crate) mod handling;
 
+use std::any::Any;
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -53,7 +56,9 @@ impl Interruption {
         if received.is_empty() {
             return Ok(Duration::ZERO);
         }
-        let read: Vec<(QueueMessage, Option<Message>)> = received.into_iter().map(|one| read(parts, one)).collect();
+        let mut panics = Vec::new();
+        let read: Vec<(QueueMessage, Option<Message>)> =
+            received.into_iter().map(|one| read_or_pass_over(parts, one, &mut panics)).collect();
         let named = read.iter().filter_map(|(_, message)| message.as_ref());
         let instances: BTreeSet<&str> = named.flat_map(|message| &message.instances).map(String::as_str).collect();
         let round = match Round::over(parts, &instances).await {
@@ -63,12 +68,17 @@ impl Interruption {
                 return Ok(Duration::ZERO);
             }
         };
-        let mut under_way: Vec<BoxFuture<'_, ()>> = Vec::with_capacity(read.len());
+        let mut under_way: Vec<BoxFuture<'_, Result<(), Panic>>> = Vec::with_capacity(read.len());
         for (received, message) in read {
-            under_way.push(self.handle(&round, &url, received, message).boxed());
+            let handled = AssertUnwindSafe(self.handle(&round, &url, received, message));
+            under_way.push(handled.catch_unwind().boxed());
         }
-        futures_util::future::join_all(under_way).await;
-        Ok(Duration::ZERO)
+        panics.extend(futures_util::future::join_all(under_way).await.into_iter().filter_map(Result::err));
+        // All others are done with. Who runs the rounds counts this and says what it was.
+        match panics.into_iter().next() {
+            Some(panic) => resume_unwind(panic),
+            None => Ok(Duration::ZERO),
+        }
     }
 
     async fn url(&self, parts: &Parts) -> crate::calls::Result<String> {
@@ -107,8 +117,27 @@ impl Interruption {
     }
 }
 
+/// What a panic was about.
+type Panic = Box<dyn Any + Send>;
+
+/// As [`read`]; one that makes our own code panic is one that nobody can read.
+fn read_or_pass_over(
+    parts: &Parts,
+    received: QueueMessage,
+    panics: &mut Vec<Panic>,
+) -> (QueueMessage, Option<Message>) {
+    let copy = received.clone();
+    catch_unwind(AssertUnwindSafe(|| read(parts, copy))).unwrap_or_else(|panic| {
+        tracing::error!(message_id = %received.id, "reading an interruption message panicked, it is deleted");
+        panics.push(panic);
+        (received, None)
+    })
+}
+
 /// `None` is a message that nobody can read: it is deleted like one that asks for nothing.
 fn read(parts: &Parts, received: QueueMessage) -> (QueueMessage, Option<Message>) {
+    #[cfg(test)]
+    assert!(!received.body.contains("a-bug-of-ours"), "planted");
     match parse(&received.body) {
         Ok(message) => {
             parts.observer.message_received(message.kind.as_str());

@@ -374,6 +374,8 @@ pub(crate) struct FakeCluster {
     pub(crate) claims: Mutex<Vec<Arc<NodeClaim>>>,
     /// A claim of this name cannot be deleted.
     pub(crate) stuck: Mutex<String>,
+    /// One of this name brings out a bug of ours.
+    pub(crate) panics: Mutex<String>,
     pub(crate) fake: Arc<Fake>,
     pub(crate) told: Mutex<Vec<String>>,
 }
@@ -431,6 +433,8 @@ impl Objects for FakeCluster {
         if *self.stuck.lock().unwrap() == name {
             return Err("the API server refuses".into());
         }
+        let panics = self.panics.lock().unwrap().clone();
+        assert!(panics != name, "a bug of ours about {name}");
         let how = if deadline.is_some() { "at once" } else { "gracefully" };
         // Among the calls, because their order is what matters.
         self.fake.ask(format!("end {name} {how}"));

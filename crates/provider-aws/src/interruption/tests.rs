@@ -109,6 +109,22 @@ async fn a_message_that_cannot_be_handled_holds_up_no_other() {
 }
 
 #[tokio::test]
+async fn a_message_that_brings_out_a_bug_of_ours_holds_up_no_other() {
+    let desk = Desk::new(&[("poison", reclaimed("i-1")), ("odd", "a-bug-of-ours".into()), ("good", reclaimed("i-2"))]);
+    *desk.cluster.panics.lock().unwrap() = "one".to_owned();
+    let round = || AssertUnwindSafe(desk.queue.round(&desk.parts)).catch_unwind();
+    assert!(round().await.is_err(), "whoever runs it counts the panic");
+    assert_eq!(desk.left(), ["poison"], "nobody will ever be able to read the odd one");
+    assert!(desk.fake.asked().contains(&"end two gracefully".to_owned()));
+    desk.put(&[("later", terminated("i-2"))]);
+    assert!(round().await.is_err());
+    assert_eq!(desk.left(), ["poison"]);
+    desk.cluster.panics.lock().unwrap().clear();
+    assert_eq!(desk.round().await, Duration::ZERO);
+    assert!(desk.left().is_empty());
+}
+
+#[tokio::test]
 async fn an_instance_is_ended_once_however_many_messages_say_so() {
     // covers: AWS-INT-10
     let desk = Desk::new(&[("a", reclaimed("i-1")), ("b", terminated("i-1")), ("a-again", reclaimed("i-1"))]);
