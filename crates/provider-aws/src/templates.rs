@@ -46,8 +46,7 @@ impl Templates {
     }
 
     pub async fn ensure(&self, template: &NewLaunchTemplate, now: Timestamp) -> Result<()> {
-        let place = template.name.bytes().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-        let _making = self.making[place % self.making.len()].lock().await;
+        let _making = self.making(&template.name).lock().await;
         if let Some((_, until)) = self.known.lock().await.get_mut(&template.name) {
             *until = later(now, LIFE);
             return Ok(());
@@ -71,6 +70,12 @@ impl Templates {
         Ok(())
     }
 
+    /// Whoever makes or deletes a template of this name holds it meanwhile.
+    fn making(&self, name: &str) -> &Mutex<()> {
+        let place = name.bytes().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        &self.making[place % self.making.len()]
+    }
+
     /// EC2 does not know them any more; the next launch makes them anew.
     pub async fn forget(&self, names: impl IntoIterator<Item = &str>) {
         let mut known = self.known.lock().await;
@@ -91,13 +96,12 @@ impl Templates {
 
     /// Deletes what had its time. A failure is tried again at the next round.
     pub async fn sweep(&self, now: Timestamp) -> Result<()> {
-        let mut known = self.known.lock().await;
-        let due: Vec<(String, String)> = known
-            .iter()
-            .filter(|(_, (_, until))| *until <= now)
-            .map(|(name, (template, _))| (name.clone(), template.id.clone()))
-            .collect();
-        for (name, id) in due {
+        let names: Vec<String> = self.known.lock().await.keys().cloned().collect();
+        for name in names {
+            // Launches of other templates go on while EC2 thinks; a template that is being looked for is about to be used.
+            let Ok(_making) = self.making(&name).try_lock() else { continue };
+            let due = self.known.lock().await.get(&name).filter(|(_, until)| *until <= now).cloned();
+            let Some((LaunchTemplate { id, .. }, _)) = due else { continue };
             match self.aws.ec2.delete_launch_template_by_id(&id).await {
                 Err(error) if !error.is_not_found() => {
                     tracing::error!(launch_template = name, %error, "failed to delete launch template");
@@ -105,7 +109,7 @@ impl Templates {
                 }
                 _ => {
                     tracing::debug!(id, name, "deleted launch template");
-                    known.remove(&name);
+                    self.known.lock().await.remove(&name);
                 }
             }
         }
@@ -115,11 +119,10 @@ impl Templates {
     pub async fn delete_of(&self, class: &str) -> Result<()> {
         let filters =
             vec![Filter::tag(labels::EKS_CLUSTER_NAME_TAG, &self.cluster), Filter::tag(labels::EC2_NODE_CLASS, class)];
-        let mut known = self.known.lock().await;
         for template in self.tagged(filters).await? {
             self.aws.ec2.delete_launch_template_by_name(&template.name).await?;
             tracing::debug!(id = template.id, name = template.name, "deleted launch template");
-            known.remove(&template.name);
+            self.known.lock().await.remove(&template.name);
         }
         Ok(())
     }

@@ -96,6 +96,8 @@ pub(crate) struct Fake {
     /// Names of types, and the zones that sell each; no types at all is a failure.
     pub(crate) sold: Mutex<Vec<(&'static str, Vec<&'static str>)>>,
     pub(crate) asked: Mutex<Vec<String>>,
+    /// Deletions of launch templates are not answered.
+    pub(crate) deletions_stall: Mutex<bool>,
     /// What calls about instances fail with from now on, whatever they ask.
     pub(crate) outage: Mutex<Option<AwsError>>,
 }
@@ -263,6 +265,9 @@ impl Ec2 for Fake {
     }
 
     async fn delete_launch_template_by_id(&self, _: &str) -> Result<()> {
+        if *self.deletions_stall.lock().unwrap() {
+            std::future::pending::<()>().await;
+        }
         not_scripted("DeleteLaunchTemplate")
     }
 

@@ -51,6 +51,26 @@ fn answers() -> impl Strategy<Value = Result<Vec<LaunchTemplate>>> {
     ]
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_nobody_answers_holds_up_no_other_launch() {
+    let (fake, template) = (Arc::new(Fake::default()), wanted());
+    let templates = Templates::new(fake.aws(), "here");
+    fake.templates.lock().unwrap().extend([Ok(Vec::new()), Ok(Vec::new())]);
+    templates.ensure(&template, at(0)).await.unwrap();
+    let elsewhere = |name: &String| !std::ptr::eq(templates.making(name), templates.making(&template.name));
+    let name = (0..100).map(|number| format!("{}{number}", template.name)).find(elsewhere).unwrap();
+    *fake.deletions_stall.lock().unwrap() = true;
+    let launch = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        templates.ensure(&NewLaunchTemplate { name, ..template.clone() }, at(3601)).await.unwrap();
+    };
+    tokio::select! {
+        swept = templates.sweep(at(3600)) => panic!("nobody answers, but {swept:?}"),
+        () = launch => {}
+        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("it waits for the deletion"),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
