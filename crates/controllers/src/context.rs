@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 use karpenter_core::World;
 use karpenter_core::plan::Plan;
-use karpenter_index::{Change, Index, Key, Kind, Object, Unreadable};
+use karpenter_index::{Change, Index, Key, Kind, NodeClass, Object, Unreadable};
 use karpenter_provider::CloudProvider;
 use kube::Client;
 use tokio::time::Instant;
@@ -132,6 +132,12 @@ impl Context {
         if let Some(change) = self.index.apply_unreadable(one) {
             self.inbox.push(Message::Changed(Box::new(change)));
         }
+        unreadable::publish(self);
+    }
+
+    /// A node class of which the provider cannot read what it launches from, though the index knows that it is there.
+    pub fn unreadable_class(&self, class: &NodeClass, why: &str) {
+        self.index.note_unreadable_class(class, why);
         unreadable::publish(self);
     }
 

@@ -53,6 +53,7 @@ fn consequence(one: &Unreadable) -> &'static str {
         (Kind::Pod, _) => "Cannot be read in whole. The pod counts on its node, as strictly as it may be meant",
         (Kind::PodDisruptionBudget, _) => "Cannot be read. No pod of its namespace is moved to save money",
         (Kind::NodePool, _) => "Cannot be read. Its nodes are not disrupted",
+        (Kind::NodeClass, _) => "Cannot be read. Nothing is launched from it, and its nodes are not disrupted",
         (_, true) => "Cannot be read in whole. What is not known is taken for the strictest it may mean",
         (_, false) => "Cannot be read, and counts as it last was",
     }

@@ -289,10 +289,9 @@ impl AwsProvider {
     }
 
     async fn types_of(&self, pool: &str) -> Result<Option<InstanceTypes>, BoxError> {
-        let Some(pool) = self.parts.objects.node_pool(pool).await? else { return Ok(None) };
-        let Some(class) = self.parts.usable_class(&pool.spec.template.spec.node_class_ref.name).await? else {
-            return Ok(None);
-        };
+        let Some(pool) = unless_unreadable(self.parts.objects.node_pool(pool).await)? else { return Ok(None) };
+        let name = &pool.spec.template.spec.node_class_ref.name;
+        let Some(class) = unless_unreadable(self.parts.usable_class(name).await)? else { return Ok(None) };
         let class = own_kubelet::effective(&class, &pool.metadata.annotations, &self.parts.settings.ec2);
         let types = class.and_then(|class| self.parts.class_types(&class).map_err(|error| error.to_string()));
         match types {
@@ -307,7 +306,7 @@ impl AwsProvider {
 
     async fn class_of(&self, instance: &Instance) -> Result<Option<Arc<EC2NodeClass>>, BoxError> {
         match instance.tags.get(labels::EC2_NODE_CLASS) {
-            Some(name) => self.parts.usable_class(name).await,
+            Some(name) => unless_unreadable(self.parts.usable_class(name).await),
             None => Ok(None),
         }
     }
@@ -506,6 +505,23 @@ impl CloudProvider for AwsProvider {
             None => wait("the instance has no partition yet"),
         }
     }
+}
+
+/// An object that is there and that no type takes tells nothing of a machine. The machine is there all the same, and all
+/// others are: without them nothing is swept, and no node whose machine is gone is let go.
+fn unless_unreadable<T>(read: Result<Option<T>, BoxError>) -> Result<Option<T>, BoxError> {
+    match read {
+        Err(error) if is_unreadable(&error) => {
+            tracing::warn!(%error, "an object cannot be read, of its machines only what EC2 tells is known");
+            Ok(None)
+        }
+        read => read,
+    }
+}
+
+/// Whether the API server has answered with what no type takes.
+fn is_unreadable(error: &BoxError) -> bool {
+    matches!(error.downcast_ref::<kube::Error>(), Some(kube::Error::SerdeError(_)))
 }
 
 pub(crate) fn bad_id(provider_id: &str) -> BoxError {

@@ -10,8 +10,9 @@ use crate::change::{Change, Pair, What};
 use crate::key::Key;
 use crate::kind::Kind;
 use crate::machine::MachineId;
-use crate::object::{Attachment, TrackedPod};
-use crate::reduce::{self, Reading, Refused};
+use crate::object::{Attachment, NodeClass, TrackedPod};
+use crate::reduce::{self, Fault, Reading, Refused};
+use crate::store::version;
 use crate::unreadable::{News, Unreadable};
 
 /// What Kubernetes gives a pod that does not say.
@@ -37,6 +38,18 @@ impl Index {
     /// The object of this name, if it cannot be read. It counts as it last was, and nothing is to be done to it.
     pub fn unreadable(&self, kind: Kind, key: &Key) -> Option<Arc<Unreadable>> {
         self.state().unreadable.get(kind, key).filter(|one| !one.partly).cloned()
+    }
+
+    /// The provider needs more of a node class than is kept here, and cannot read it. A later version is looked at anew.
+    pub fn note_unreadable_class(&self, class: &NodeClass, why: &str) {
+        let (key, at) = (Key::of(&class.metadata), version(&class.metadata));
+        let mut state = self.state();
+        if state.node_classes.get(&key).is_some_and(|known| version(&known.metadata) == at) {
+            let fault = Fault { field: String::new(), message: why.to_owned() };
+            let refused = Refused { object: String::new(), faults: vec![fault] };
+            let uid = class.metadata.uid.as_deref().unwrap_or_default();
+            state.unreadable.note(Unreadable::refused(Kind::NodeClass, &key, uid, at, &refused, true));
+        }
     }
 
     /// NodeClaims that cannot be read: each holds an instance.
@@ -141,10 +154,8 @@ impl State {
     pub(super) fn file_budget(&mut self, key: &Key, at: u64, uid: &str, budget: DisruptionBudget) {
         let unknown = budget.selector.as_ref().is_some_and(Selector::is_invalid);
         if unknown {
-            let fault = reduce::Fault {
-                field: "spec.selector".to_owned(),
-                message: "has an operator that is not known".to_owned(),
-            };
+            let fault =
+                Fault { field: "spec.selector".to_owned(), message: "has an operator that is not known".to_owned() };
             let refused = Refused { object: String::new(), faults: vec![fault] };
             self.unreadable.note(Unreadable::refused(Kind::PodDisruptionBudget, key, uid, at, &refused, true));
         }

@@ -35,6 +35,61 @@ fn a_machine_tells_what_is_certain() {
 
 struct OneClass(EC2NodeClass);
 
+/// Objects of which no type takes any.
+struct Unreadable;
+
+#[async_trait]
+impl Objects for Unreadable {
+    async fn node_class(&self, _name: &str) -> Result<Option<Arc<EC2NodeClass>>, BoxError> {
+        Err(unreadable())
+    }
+
+    async fn node_pool(&self, _name: &str) -> Result<Option<Arc<NodePool>>, BoxError> {
+        Err(unreadable())
+    }
+
+    async fn node_pools(&self) -> Result<Vec<Arc<NodePool>>, BoxError> {
+        Err(unreadable())
+    }
+
+    async fn node_claims(&self) -> Result<Vec<Arc<NodeClaim>>, BoxError> {
+        Err(unreadable())
+    }
+
+    async fn node(&self, _name: &str) -> Result<Option<Arc<k8s_openapi::api::core::v1::Node>>, BoxError> {
+        Err(unreadable())
+    }
+
+    async fn end_claim(&self, _claim: &NodeClaim, _deadline: Option<jiff::Timestamp>) -> Result<bool, BoxError> {
+        Err(unreadable())
+    }
+}
+
+/// As `kube` says it of an answer with an unknown value of an enum, say.
+fn unreadable() -> BoxError {
+    let text = serde_json::from_str::<u8>("\"no number\"").expect_err("it is none");
+    kube::Error::SerdeError(text).into()
+}
+
+#[tokio::test]
+async fn a_class_that_cannot_be_read_hides_no_machine() {
+    let fake = Arc::new(Fake::default());
+    let mut machine = instance("i-1");
+    machine.tags.insert(labels::NODEPOOL.to_owned(), "pool".to_owned());
+    machine.tags.insert(labels::EC2_NODE_CLASS.to_owned(), "main".to_owned());
+    *fake.instances.lock().unwrap() = vec![machine];
+    let settings = Settings::new("here", "https://api", "1.36");
+    let silent = Arc::new(karpenter_provider::Silent);
+    let parts =
+        Parts::new(fake.aws(), settings, Arc::new(|| at(0)), Arc::new(Unreadable), silent, Arc::new(Unobserved));
+    let provider = AwsProvider::new(parts);
+    let ids: Vec<String> = provider.list().await.unwrap().into_iter().map(|machine| machine.provider_id).collect();
+    assert_eq!(ids, ["aws:///us-east-1a/i-1"], "or nothing is swept any more");
+    assert!(provider.get(&ids[0]).await.is_ok(), "or no node whose machine is gone is let go");
+    let gone = provider.get("aws:///us-east-1a/i-2").await;
+    assert!(matches!(gone, Err(GetError::NotFound { .. })), "{gone:?}");
+}
+
 #[async_trait]
 impl Objects for OneClass {
     async fn node_class(&self, name: &str) -> Result<Option<Arc<EC2NodeClass>>, BoxError> {

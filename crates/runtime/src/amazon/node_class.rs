@@ -35,7 +35,11 @@ impl Classes {
         if let Some(held) = held.filter(|held| held.metadata.resource_version == seen.metadata.resource_version) {
             return Ok(Some(held));
         }
-        let read = Api::<EC2NodeClass>::all(self.client.clone()).get_opt(name).await?.map(Arc::new);
+        let read = Api::<EC2NodeClass>::all(self.client.clone()).get_opt(name).await;
+        if let Err(kube::Error::SerdeError(why)) = &read {
+            context.unreadable_class(&seen, &why.to_string());
+        }
+        let read = read?.map(Arc::new);
         if let Some(read) = &read {
             let before = self.lock().insert(name.to_owned(), read.clone());
             discovered::tell(name, before.and_then(|class| class.status.clone()).as_ref(), read.status.as_ref());
@@ -107,4 +111,54 @@ impl Reconciler for NodeClassHashes {
 
 fn class_key(change: &Change) -> Option<Key> {
     change.node_class()?.new.as_ref().map(|_| change.key.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use karpenter_apiserver::{ApiServer, Options};
+    use karpenter_aws_sim::{Options as SimOptions, Region};
+    use karpenter_controllers::{Clock, Settings};
+    use karpenter_index::{Kind, Object};
+
+    use super::*;
+    use crate::{Amazon, Autoscaler};
+
+    /// A cluster that answers every question with this.
+    fn answering(text: String) -> Client {
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let answer = http::Response::new(kube::client::Body::from(text.clone().into_bytes()));
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_class_that_cannot_be_read_is_named() {
+        let clock = Clock::starting_at("2026-01-02T00:00:00Z".parse().unwrap());
+        let client = Client::new(ApiServer::new(Options::new()).service(), "default");
+        let of_region = clock.clone();
+        let region = Region::new(SimOptions::new("us-east-1", 1, "shop"), Arc::new(move || of_region.now()));
+        let facts = karpenter_provider_aws::Settings::new("shop", "https://shop.example", "");
+        let amazon = Amazon::start(client.clone(), &clock, region.aws(), facts).await.unwrap();
+        let context = Autoscaler::new(client, clock, &amazon, Settings::default()).context;
+        let class = |version: u32, spec: &str| {
+            let metadata = format!(r#"{{"name": "main", "uid": "u", "resourceVersion": "{version}"}}"#);
+            format!(r#"{{"metadata": {metadata}, "spec": {spec}, "status": {{}}}}"#)
+        };
+        let saw = |text: &str| context.saw(Object::read(Kind::NodeClass, text).unwrap());
+        let odd = class(5, r#"{"amiSelectorTerms": "those of tomorrow"}"#);
+        saw(&odd);
+        let read = Classes::new(answering(odd)).get("main", &context).await;
+        assert!(matches!(read, Err(kube::Error::SerdeError(_))), "{read:?}");
+        assert_eq!(context.index.unreadable_keys(Kind::NodeClass), [Key::cluster("main")]);
+        assert!(context.index.unreadable(Kind::NodeClass, &Key::cluster("main")).is_none(), "the rest of it counts");
+        let mended = class(6, "{}");
+        saw(&mended);
+        assert!(context.index.unreadable_keys(Kind::NodeClass).is_empty(), "that was another version of it");
+        let read = Classes::new(answering(mended)).get("main", &context).await;
+        assert!(matches!(read, Ok(Some(_))), "{read:?}");
+        assert!(context.index.unreadable_keys(Kind::NodeClass).is_empty());
+    }
 }
