@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use karpenter_api::EC2NodeClass;
-use karpenter_controllers::{Action, Context, Error, Reconciler, Result};
+use karpenter_controllers::{Action, Backoff, Context, Error, Reconciler, Result};
 use karpenter_index::{Change, Key};
 use karpenter_provider_aws::NodeClassController;
 use karpenter_provider_aws::node_class::Next;
@@ -52,6 +52,10 @@ impl Classes {
     }
 }
 
+/// After an outage of AWS nothing is launched from a class that was new or edited before somebody has looked at it again.
+const RETRIES: Backoff =
+    Backoff { first: Duration::from_millis(100), last: Duration::from_mins(1), per_second: 10, burst: 100 };
+
 /// The controller `nodeclass`.
 pub(crate) struct NodeClasses {
     pub(crate) controller: Arc<NodeClassController>,
@@ -81,6 +85,10 @@ impl Reconciler for NodeClasses {
             Next::After(Duration::ZERO) => Action::Again,
             Next::After(delay) => Action::After(delay),
         })
+    }
+
+    fn backoff(&self) -> Backoff {
+        RETRIES
     }
 }
 

@@ -175,6 +175,19 @@ async fn a_class_that_is_still_looked_at_is_nobodys_error() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_class_that_came_during_an_outage_is_looked_at_soon_after_it() {
+    let lab = Lab::plain(37).await;
+    lab.fail("DescribeSubnets", "InternalError");
+    lab.pool().await;
+    lab.create(DEPLOYMENTS, deployment(SHAPES[0], 1)).await;
+    lab.settle(2_400).await;
+    assert_eq!(lab.running().await, 0);
+    lab.region.clear_scripts();
+    lab.settle(300).await;
+    assert_eq!(lab.running().await, 1, "its turn comes within a minute");
+}
+
+#[tokio::test(start_paused = true)]
 async fn half_of_what_a_region_sells_may_be_gone() {
     let (complaints, _listening) = Complaints::heard();
     let lab = Lab::plain(13).await;
