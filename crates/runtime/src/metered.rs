@@ -1,6 +1,7 @@
 //! A provider whose calls are timed and counted.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use karpenter_api::{NodeClaim, NodePool};
@@ -15,7 +16,11 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::Histogram;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
+
+/// Whatever a call waits for, AWS or its turn behind other calls that wait for AWS, it is over after this: a little more
+/// than AWS has for one answer, and two calls fit into a round of work that nobody takes for hung.
+const LONGEST: Duration = Duration::from_secs(270);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Call {
@@ -76,10 +81,11 @@ impl Metered {
         &self,
         method: &'static str,
         call: impl Future<Output = Result<T, E>>,
+        late: impl Fn(ProviderError) -> E,
         name: impl Fn(&E) -> &'static str,
     ) -> Result<T, E> {
         let started = Instant::now();
-        let result = call.await;
+        let result = in_time(method, call, late).await;
         if let Some(series) = self.series.get() {
             let (controller, provider) = (controller_name(), self.inner.name());
             let call = Call { controller, method, provider };
@@ -91,6 +97,16 @@ impl Metered {
         }
         result
     }
+}
+
+/// What is cut off may have been done all the same, as in a crash.
+async fn in_time<T, E>(
+    method: &'static str,
+    call: impl Future<Output = Result<T, E>>,
+    late: impl Fn(ProviderError) -> E,
+) -> Result<T, E> {
+    let no_answer = |_| Err(late(ProviderError::new(method, format!("no answer within {} s", LONGEST.as_secs()))));
+    timeout(LONGEST, call).await.unwrap_or_else(no_answer)
 }
 
 #[async_trait]
@@ -109,30 +125,31 @@ impl CloudProvider for Metered {
             LaunchError::NodeClassNotReady { .. } => "NodeClassNotReadyError",
             _ => "",
         };
-        self.timed("Create", self.inner.create(claim), name).await
+        let late = |error: ProviderError| LaunchError::other(error.operation, error.source);
+        self.timed("Create", self.inner.create(claim), late, name).await
     }
 
     async fn delete(&self, claim: &NodeClaim) -> Result<(), DeleteError> {
         let name = |error: &DeleteError| if matches!(error, DeleteError::NotFound { .. }) { NOT_FOUND } else { "" };
-        self.timed("Delete", self.inner.delete(claim), name).await
+        self.timed("Delete", self.inner.delete(claim), DeleteError::Other, name).await
     }
 
     async fn get(&self, provider_id: &str) -> Result<Machine, GetError> {
         let name = |error: &GetError| if matches!(error, GetError::NotFound { .. }) { NOT_FOUND } else { "" };
-        self.timed("Get", self.inner.get(provider_id), name).await
+        self.timed("Get", self.inner.get(provider_id), GetError::Other, name).await
     }
 
     async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
-        self.timed("List", self.inner.list(), |_| "").await
+        self.timed("List", self.inner.list(), |error| error, |_| "").await
     }
 
     async fn instance_types(&self, pool: &NodePool) -> Result<InstanceTypes, TypesError> {
-        self.timed("GetInstanceTypes", self.inner.instance_types(pool), |_| "").await
+        self.timed("GetInstanceTypes", self.inner.instance_types(pool), TypesError::Other, |_| "").await
     }
 
     async fn is_drifted(&self, claim: &NodeClaim) -> Result<Option<String>, GetError> {
         let name = |error: &GetError| if matches!(error, GetError::NotFound { .. }) { NOT_FOUND } else { "" };
-        self.timed("IsDrifted", self.inner.is_drifted(claim), name).await
+        self.timed("IsDrifted", self.inner.is_drifted(claim), GetError::Other, name).await
     }
 
     fn repair_policies(&self) -> Vec<RepairPolicy> {
@@ -148,6 +165,79 @@ impl CloudProvider for Metered {
     }
 
     async fn registration(&self, claim: &NodeClaim) -> Result<Registration, ProviderError> {
-        self.inner.registration(claim).await
+        in_time("Registration", self.inner.registration(claim), |error| error).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use karpenter_controllers::pulse::ROUND;
+
+    use super::*;
+
+    /// Never answers.
+    struct Silent;
+
+    #[async_trait]
+    impl CloudProvider for Silent {
+        fn name(&self) -> &'static str {
+            "silent"
+        }
+
+        fn node_class_kinds(&self) -> &'static [NodeClassKind] {
+            &[]
+        }
+
+        async fn create(&self, _: &NodeClaim) -> Result<Machine, LaunchError> {
+            pending().await
+        }
+
+        async fn delete(&self, _: &NodeClaim) -> Result<(), DeleteError> {
+            pending().await
+        }
+
+        async fn get(&self, _: &str) -> Result<Machine, GetError> {
+            pending().await
+        }
+
+        async fn list(&self) -> Result<Vec<Machine>, ProviderError> {
+            pending().await
+        }
+
+        async fn instance_types(&self, _: &NodePool) -> Result<InstanceTypes, TypesError> {
+            pending().await
+        }
+
+        async fn is_drifted(&self, _: &NodeClaim) -> Result<Option<String>, GetError> {
+            pending().await
+        }
+
+        fn repair_policies(&self) -> Vec<RepairPolicy> {
+            Vec::new()
+        }
+
+        async fn registration(&self, _: &NodeClaim) -> Result<Registration, ProviderError> {
+            pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cloud_that_does_not_answer_makes_nobody_look_hung() {
+        let (provider, claim) = (Metered::new(Arc::new(Silent)), NodeClaim::default());
+        let calls = async {
+            let began = Instant::now();
+            assert!(matches!(provider.create(&claim).await, Err(LaunchError::Other { .. })));
+            let gone = provider.get("aws:///a/i-1").await.expect_err("it never answers");
+            assert_eq!(karpenter_provider::chain(&gone), "Get failed: no answer within 270 s");
+            assert!(began.elapsed() < ROUND, "two calls are one round of work: {:?}", began.elapsed());
+            assert!(matches!(provider.delete(&claim).await, Err(DeleteError::Other(_))), "nobody said that it is gone");
+            assert!(provider.list().await.is_err());
+            assert!(provider.instance_types(&NodePool::default()).await.is_err());
+            assert!(matches!(provider.is_drifted(&claim).await, Err(GetError::Other(_))));
+            assert!(provider.registration(&claim).await.is_err());
+        };
+        timeout(ROUND * 7, calls).await.expect("each call ends");
     }
 }
