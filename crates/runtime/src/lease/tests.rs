@@ -170,6 +170,34 @@ async fn a_try_that_hangs_is_given_up_in_time_for_another() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_takes_its_time_costs_no_lease() {
+    let (server, client) = server();
+    let leadership = Leadership::elected();
+    let mut first = elected(&client, "a", leadership.clone());
+    first.acquire().await;
+    server.inject(Fault {
+        methods: Vec::new(),
+        path_contains: "/leases".to_owned(),
+        per_mille: 1000,
+        times: None,
+        effect: Effect::Latency(Duration::from_secs(2)),
+    });
+    tokio::select! {
+        () = first.hold() => panic!("an answer comes two seconds after each question"),
+        () = sleep(Duration::from_secs(120)) => {}
+    }
+    // Somebody who looked away for too long finds out all the same.
+    let mut second = election(&client, "b");
+    tokio::select! {
+        () = second.acquire() => {}
+        () = sleep(Duration::from_secs(60)) => panic!("nobody renews it"),
+    }
+    first.hold().await;
+    assert_eq!(lease(&client).await.holder_identity.as_deref(), Some("b"));
+    assert!(!leadership.holds_for(Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
 async fn leadership_ends_with_the_lease_and_does_not_come_back() {
     let (_server, client) = server();
     let leadership = Leadership::elected();
