@@ -646,7 +646,6 @@ mod tests {
 
     #[test]
     fn rest_ends_when_something_changes_and_after_five_minutes() {
-        // covers: STATE-30, DIS-EMPTY-06, DIS-MULTI-10
         let at = |second| Timestamp::from_second(second).unwrap();
         let disruption = Disruption { commands: Arc::default(), state: Mutex::default(), memory: Arc::default() };
         assert!(disruption.rest(7, at(0)).is_none());

@@ -253,7 +253,6 @@ mod tests {
 
     #[test]
     fn known_offerings_take_the_new_price_and_vanished_ones_keep_the_old() {
-        // covers: STATE-COST-03
         let offering =
             |zone: &str| Offering { instance_type: "m5.large".into(), zone: zone.into(), capacity_type: "spot".into() };
         let mut ledger = Ledger::default();

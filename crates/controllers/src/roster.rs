@@ -79,6 +79,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_waits_for_others_does_more_at_once_the_more_cores_there_are() {
+        for (cpu_requests, want) in [(1_000, [1_000, 100, 100]), (60_000, [5_000, 5_000, 5_000])] {
+            let all = life(&Settings { cpu_requests, ..Settings::default() });
+            let of = |name: &str| all.iter().find(|one| one.name() == name).unwrap().concurrency();
+            assert_eq!(["nodeclaim.lifecycle", "node.termination", "eviction-queue"].map(of), want, "{cpu_requests}m");
+        }
+    }
+
+    #[test]
     fn controllers_have_upstreams_names() {
         let names = |settings: &Settings| life(settings).iter().map(|one| one.name()).collect::<Vec<_>>();
         let plain = names(&Settings::default());

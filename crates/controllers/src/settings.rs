@@ -77,7 +77,6 @@ mod tests {
 
     #[test]
     fn parallelism_grows_linearly_with_cores() {
-        // covers: LC-GEN-18, SCH-BATCH-25
         let with = |cpu_requests| Settings { cpu_requests, ..Settings::default() };
         for (millicores, want) in [(100, 10), (1000, 10), (1001, 26), (30_000, 496), (60_000, 1000), (90_000, 1000)] {
             assert_eq!(with(millicores).parallelism(10, 1000), want, "{millicores}m");

@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn changes_of_status_and_finalizers_are_told() {
-        // covers: API-EV-25, API-EV-26
+        // covers: API-EV-25
         let before = [
             condition("Launched", "Unknown", ""),
             condition("Registered", "Unknown", ""),

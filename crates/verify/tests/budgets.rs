@@ -39,7 +39,6 @@ fn world_of(seed: u64) -> World {
 
 #[test]
 fn a_command_holds_on_the_snapshot_that_it_was_decided_on() {
-    // covers: DIS-VALID-02, DIS-VALID-04
     for seed in seeds(120) {
         let mut dice = Dice::new(seed);
         let mut world = world_of(seed);

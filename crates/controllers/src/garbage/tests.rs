@@ -39,7 +39,7 @@ fn machine(id: &str, launched: i64, deleting: bool) -> Machine {
 
 #[test]
 fn registered_claims_without_a_machine_are_suspects() {
-    // covers: LC-GC-01, LC-GC-03
+    // covers: LC-GC-01
     let deleting = {
         let mut claim = claim("deleting", true);
         claim.metadata.deletion_timestamp = Some(Time(at(0)));

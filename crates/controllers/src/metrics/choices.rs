@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn series_have_upstreams_names_and_labels() {
-        // covers: DIS-BUDGET-10, DIS-LOOP-11, DIS-LOOP-12, STATE-05
+        // covers: DIS-LOOP-12
         let mut registry = Registry::with_prefix("karpenter");
         let choices = Choices::register(&mut registry);
         choices.claim_created("provisioned", "p", false);
@@ -398,6 +398,8 @@ mod tests {
         choices.moved("approved", "p", "Balanced", Some(0.3));
         choices.moved("approved", "p", "WhenEmptyOrUnderutilized", None);
         choices.eligible(EMPTINESS, 4);
+        choices.eligible(MULTI, 3);
+        choices.eligible(SINGLE, 2);
         choices.evaluated(EMPTINESS, Duration::from_secs(1));
         choices.failed_validations(EMPTINESS, 5);
         choices.allowance("p", EMPTINESS.reason, Allowance { nodes: 9, allowed: 6, consumed: 1, held: 0 });
@@ -421,6 +423,7 @@ mod tests {
             "karpenter_consolidation_moves_total{decision=\"approved\",nodepool=\"p\",policy=\"WhenEmptyOrUnderutilized\"} 1",
             "karpenter_voluntary_disruption_queue_failures_total{decision=\"replace\",reason=\"drifted\",consolidation_type=\"replace\"} 2",
             "karpenter_voluntary_disruption_eligible_nodes{reason=\"empty\"} 4",
+            "karpenter_voluntary_disruption_eligible_nodes{reason=\"underutilized\"} 2",
             "karpenter_voluntary_disruption_decision_evaluation_duration_seconds_count{reason=\"empty\",consolidation_type=\"empty\"} 1",
             "karpenter_voluntary_disruption_failed_validations_total{consolidation_type=\"empty\"} 5",
             "karpenter_voluntary_disruption_consolidation_timeouts_total{consolidation_type=\"multi\"} 0",

@@ -10,7 +10,6 @@ fn node(value: Value) -> Node {
 
 #[test]
 fn a_node_is_ours_by_the_label_of_its_node_class() {
-    // covers: LC-GEN-02
     for (labels, want) in [
         (json!({"karpenter.k8s.aws/ec2nodeclass": "default"}), true),
         (json!({"karpenter.k8s.aws/ec2nodeclass": ""}), true),

@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_pool_over_its_limit_gets_no_claim_and_one_at_its_limit_does() {
-        // covers: SCH-BATCH-20, API-NP-38, EXT-07
+        // covers: EXT-07
         let pool = |limits: serde_json::Value| -> NodePool {
             let class = serde_json::json!({"group": "g", "kind": "K", "name": "n"});
             serde_json::from_value(serde_json::json!({

@@ -41,7 +41,7 @@ async fn the_same_event_is_told_once_in_its_window() {
 
 #[tokio::test(start_paused = true)]
 async fn events_of_one_reason_share_a_limit() {
-    // covers: LC-GEN-19, SCH-ERR-02, API-EV-01
+    // covers: LC-GEN-19
     let recorder = recorder();
     let limit = Limit { per_second: 5, burst: 10 };
     for pod in 0..40 {

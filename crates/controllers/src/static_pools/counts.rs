@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_and_what_is_too_much() {
-        // covers: STATIC-02, STATIC-04, STATIC-08, STATIC-13, SCH-STATIC-04, SCH-STATIC-12, SCH-STATIC-13
+        // covers: STATIC-02, STATIC-04, STATIC-08, STATIC-13, SCH-STATIC-04, SCH-STATIC-12
         use Stage::{Active, Deleting, Pending};
         for (stages, replicas, missing, surplus) in [
             (&[][..], 3, 3, 0),

@@ -74,19 +74,94 @@ async fn a_restart_starts_no_quiet_time_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_lets_so_many_go_at_once() {
-    // covers: DIS-EMPTY-03, DIS-BUDGET-04, DIS-BUDGET-12
+    // covers: DIS-EMPTY-03, DIS-BUDGET-04, DIS-BUDGET-10, DIS-BUDGET-12, DIS-LOOP-11
     let mut lab = Lab::new(1).await;
     nodes(&mut lab, 4, when_empty("0s", "1")).await;
+    let text = lab.metrics();
+    for kind in ["multi", "single"] {
+        let never = format!("consolidation_timeouts_total{{consolidation_type=\"{kind}\"}} 0\n");
+        assert!(text.contains(&never), "{text}");
+    }
     lab.scale("web", 0).await;
-    let mut most = 0;
+    let of_pool = "nodepool=\"main\",reason=\"Empty\"";
+    let (mut most, mut consuming, mut eligible) = (0, 0.0, 0.0);
     for _ in 0..400 {
         lab.settle(1).await;
+        consuming = f64::max(consuming, lab.metric("karpenter_nodepools_nodes_consuming_budgets", of_pool));
+        eligible = f64::max(eligible, lab.metric("karpenter_voluntary_disruption_eligible_nodes", "reason=\"empty\""));
         let going =
             lab.claims().await.iter().filter(|claim| claim["metadata"]["deletionTimestamp"].is_string()).count();
         most = most.max(going);
     }
     assert_eq!(most, 1);
     assert!(lab.claims().await.is_empty(), "one after the other");
+    assert_eq!(lab.metric("karpenter_nodepools_allowed_disruptions", of_pool), 1.0, "whatever is under way");
+    assert_eq!((consuming, eligible), (1.0, 4.0));
+    let voluntary =
+        |name: &str, labels: &str| lab.metric(&format!("karpenter_voluntary_disruption_{name}"), labels) as u32;
+    let empty = "decision=\"delete\",reason=\"empty\",consolidation_type=\"empty\"";
+    assert_eq!(voluntary("decisions_total", &format!("{{{empty}}}")), 4);
+    assert_eq!(voluntary("decisions_by_nodepool_total", &format!("{{nodepool=\"main\",{empty}}}")), 4);
+    let evaluated = "{reason=\"empty\",consolidation_type=\"empty\"}";
+    assert!(voluntary("decision_evaluation_duration_seconds_count", evaluated) >= 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_loses_a_race_is_written_anew() {
+    // covers: DIS-QUEUE-07
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("0s", "100%")).await;
+    lab.server.inject(Fault {
+        methods: vec!["PATCH".into()],
+        path_contains: "/nodes/node-0001".into(),
+        per_mille: 1000,
+        times: Some(3),
+        effect: Effect::Conflict,
+    });
+    lab.scale("web", 0).await;
+    let answers = || -> Vec<String> {
+        let tainting = |effect: &super::scythe::Effect| effect.has(&["PATCH /api/v1/nodes/", TAINT]);
+        lab.scythe.done().into_iter().filter(tainting).map(|effect| effect.answer).collect()
+    };
+    for _ in 0..2_000 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        if !answers().is_empty() {
+            break;
+        }
+    }
+    // After 10, 50 and 250 ms: the command need not be decided again.
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(answers().get(..4), Some(["409", "409", "409", "200"].map(str::to_owned).as_slice()));
+    lab.settle(60).await;
+    assert!(lab.claims().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_drains_stays_closed_whatever_becomes_of_us() {
+    // covers: LC-TERM-43
+    let mut lab = Lab::new(1).await;
+    nodes(&mut lab, 1, when_empty("0s", "100%")).await;
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}}});
+    lab.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget).await;
+    let name = lab.claims().await[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    lab.delete(&format!("{CLAIMS}/{name}")).await;
+    lab.settle(30).await;
+    // Neither passes of disruption nor another process open the node again.
+    for round in 0..10 {
+        lab.settle(60).await;
+        let node = lab.list(NODES).await.into_iter().find(|node| node["metadata"]["name"] == "node-0001").unwrap();
+        assert_eq!(tainted(std::slice::from_ref(&node)), 1, "{round}");
+        assert_eq!(node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"], "karpenter");
+        let claim = lab.get(&format!("{CLAIMS}/{name}")).await.unwrap();
+        assert!(condition(&claim, "Drained").is_some_and(|c| c["status"] == "Unknown"), "{round}: {claim}");
+        if round == 5 {
+            lab.run(all(&Settings::default()));
+        }
+    }
+    lab.delete("/apis/policy/v1/namespaces/default/poddisruptionbudgets/web").await;
+    lab.settle(120).await;
+    assert!(lab.get(&format!("{CLAIMS}/{name}")).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -143,7 +143,7 @@ async fn pods_that_wait_get_claims_made_from_their_pool() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pass_waits_until_every_claim_has_its_machine_and_loses_no_pod() {
-    // covers: SCH-BATCH-10, SCH-BATCH-11, STATE-01, STATE-02, CP-A1
+    // covers: SCH-BATCH-10, SCH-BATCH-11, STATE-01, STATE-02, STATE-05, CP-A1
     let mut lab = Lab::new(1).await;
     lab.ready_pool("main").await;
     lab.run(provisioning());
@@ -159,6 +159,9 @@ async fn a_pass_waits_until_every_claim_has_its_machine_and_loses_no_pod() {
     lab.settle(30).await;
     assert_eq!(lab.claims().await.len(), 1, "nor after a restart");
     assert!(!lab.context.index.is_synced());
+    let gauge = |name: &str| lab.metric(&format!("karpenter_cluster_state_{name}"), "");
+    assert_eq!((gauge("synced"), gauge("node_count")), (0.0, 0.0), "it is no machine yet");
+    assert!((15.0..=31.0).contains(&gauge("unsynced_time_seconds")), "{}", gauge("unsynced_time_seconds"));
     let name = names(&claims)[0].to_owned();
     let status = json!({"status": {"providerID": "shop:///a/i-1", "capacity": {"cpu": "2", "memory": "4Gi", "pods": "110"},
         "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "110"}}});
@@ -167,6 +170,58 @@ async fn a_pass_waits_until_every_claim_has_its_machine_and_loses_no_pod() {
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     let claims = lab.claims().await;
     assert_eq!(claims.len(), 3, "two big pods, two more nodes; the first pod keeps its place: {:?}", names(&claims));
+    assert_eq!((gauge("synced"), gauge("unsynced_time_seconds"), gauge("node_count")), (1.0, 0.0, 1.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nominations_are_told_no_faster_than_events_may_come() {
+    // covers: SCH-ERR-02, API-EV-01
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.run(provisioning());
+    lab.deployment("web", 40, "100m").await;
+    lab.settle(5).await;
+    assert_eq!(lab.claims().await.len(), 2, "all of them are planned");
+    let events = lab.events("Pod").await;
+    assert_eq!(events.iter().filter(|text| text.starts_with("Nominated ")).count(), 10, "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_is_over_its_limit_by_now_gets_no_claim() {
+    // covers: SCH-BATCH-20, API-NP-38
+    // A large node has eight cores.
+    for (limit, nodes) in [("8", 2), ("7", 1)] {
+        let mut lab = Lab::new(1).await;
+        lab.node_class().await;
+        lab.pool("main", json!({"disruption": {"consolidateAfter": "Never"}})).await;
+        lab.run(all(&Settings::default()));
+        lab.deployment("web", 1, "7").await;
+        lab.settle(120).await;
+        assert_eq!(lab.claims().await.len(), 1);
+        // While the next node is planned, the pool gets a limit.
+        let mut pool = lab.get(&format!("{POOLS}/main")).await.unwrap();
+        pool["spec"]["limits"] = json!({"cpu": limit});
+        pool["metadata"]["resourceVersion"] = json!("1000000000");
+        let pool: karpenter_api::NodePool = serde_json::from_value(pool).unwrap();
+        let index = lab.context.index.clone();
+        let limited = Box::new(move |_: &karpenter_core::World, _: &karpenter_core::plan::Plan| {
+            index.apply(pool.clone().into());
+        });
+        assert!(lab.context.plan_observer.set(limited).is_ok());
+        lab.deployment("more", 1, "7").await;
+        lab.settle(30).await;
+        assert_eq!(lab.claims().await.len(), nodes, "{limit}");
+        let records = lab.context.recorder.decisions_since(0);
+        let refusals: Vec<&str> = records
+            .iter()
+            .filter_map(|record| match &record.decision {
+                Decision::NotLaunched { why, .. } => Some(why.as_str()),
+                _ => None,
+            })
+            .collect();
+        let want = if nodes == 1 { vec!["cpu resource usage of 8 exceeds limit of 7"] } else { Vec::new() };
+        assert_eq!(refusals, want);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,6 +431,9 @@ async fn a_pool_without_types_is_skipped_and_the_others_are_not() {
     lab.settle(5).await;
     let claims = lab.claims().await;
     assert_eq!(claims[0]["metadata"]["labels"]["karpenter.sh/nodepool"], "main");
+    let passes = lab.metric("karpenter_scheduler_scheduling_duration_seconds_count", "controller=\"provisioner\"");
+    let asked = f64::from(lab.shop.asked_by("provisioner").times);
+    assert!(passes > 0.0 && asked == 3.0 * passes, "once for each pool: {asked} in {passes} passes");
 }
 
 #[tokio::test(start_paused = true)]

@@ -160,7 +160,7 @@ async fn no_budget_for_drift_means_no_drift() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replacement_that_cannot_be_bought_leaves_the_old_node_as_it_was() {
-    // covers: DIS-QUEUE-11, DIS-QUEUE-15, DIS-DRIFT-15, DIS-DRIFT-16, CP-J2
+    // covers: DIS-QUEUE-11, DIS-QUEUE-15, DIS-DRIFT-15, DIS-DRIFT-16, DIS-LOOP-12, CP-J2
     let mut lab = Lab::new(1).await;
     fleet(&mut lab, 1, "100%").await;
     let name = lab.claims().await[0]["metadata"]["name"].clone();
@@ -256,13 +256,17 @@ async fn a_node_that_never_becomes_ready_is_waited_for_and_then_given_up() {
     assert_eq!(tainted(&lab.list(NODES).await), 1, "for ten minutes");
     lab.settle(30).await;
     assert_eq!(tainted(&lab.list(NODES).await), 0);
-    assert!(lab.claims().await.iter().all(|claim| condition(claim, "DisruptionReason").is_none()));
+    let claims = lab.claims().await;
+    assert!(claims.iter().all(|claim| condition(claim, "DisruptionReason").is_none()));
+    assert_eq!((claims.len(), deleting(&claims)), (2, 0), "what was bought stays, as any other");
+    let failures = lab.metric("karpenter_voluntary_disruption_queue_failures_total", "reason=\"drifted\"");
+    assert_eq!(failures, 1.0, "one replacement that was not complete");
     assert_eq!(running(&lab.pods("web").await), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_at_its_limit_starts_nothing_it_cannot_finish() {
-    // covers: DIS-QUEUE-06, DIS-QUEUE-08
+async fn a_command_whose_replacement_cannot_be_created_is_taken_back() {
+    // covers: DIS-QUEUE-06
     let mut lab = Lab::new(1).await;
     fleet(&mut lab, 1, "100%").await;
     // The server refuses new claims for a while.
@@ -279,6 +283,70 @@ async fn a_pool_at_its_limit_starts_nothing_it_cannot_finish() {
     assert_eq!(tainted(&lab.list(NODES).await), 0, "what was begun is taken back by the next pass");
     lab.server.clear_faults();
     roll_out(&lab, "a", 600, |_, _| {}).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacements_that_were_created_beside_one_that_was_not_go_again() {
+    // covers: DIS-QUEUE-08
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    let disruption =
+        json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s", "budgets": [{"nodes": "100%"}]});
+    lab.pool("main", json!({"disruption": disruption})).await;
+    lab.run(all(&Settings::default()));
+    lab.deployment("web", 4, "1500m").await;
+    lab.settle(120).await;
+    let claims = lab.claims().await;
+    assert_eq!(claims.len(), 1, "a large one for all four");
+    let old = claims[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    // Without large ones each pod needs a node of its own, none of which is launched yet when the last cannot be created.
+    lab.shop.sell_out("large", false);
+    lab.shop.close();
+    lab.settle(5).await;
+    lab.server.inject(Fault {
+        methods: vec!["POST".into()],
+        path_contains: "/nodeclaims".into(),
+        per_mille: 1000,
+        times: Some(1),
+        effect: Breakage::InternalError,
+    });
+    edit(&lab, "a").await;
+    lab.settle(20).await;
+    let effects = lab.scythe.done();
+    let created = |answer: &str| {
+        let asked = |effect: &&super::scythe::Effect| effect.has(&["POST", "/nodeclaims", "\"team\":\"a\""]);
+        effects.iter().filter(asked).filter(|effect| effect.answer == answer).count()
+    };
+    assert_eq!((created("500"), created("201")), (1, 3));
+    let claims = lab.claims().await;
+    assert_eq!((claims.len(), &claims[0]["metadata"]["name"]), (1, &json!(old)), "those that were created are gone");
+    assert_eq!(tainted(&lab.list(NODES).await), 0);
+    assert_eq!(running(&lab.pods("web").await), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacements_come_from_pools_that_are_dynamic_ready_and_staying() {
+    // covers: DIS-SIM-08
+    let mut lab = Lab::new(1).await;
+    fleet(&mut lab, 2, "100%").await;
+    lab.pool("fixed", json!({"replicas": 0})).await;
+    let class = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "missing"});
+    let unready = json!({"spec": {"requirements": [], "nodeClassRef": class}});
+    lab.pool("unready", json!({"weight": 50, "template": unready})).await;
+    lab.pool("going", json!({"weight": 40})).await;
+    for (name, weight) in [("light", 10), ("heavy", 20)] {
+        lab.pool(name, json!({"weight": weight, "disruption": {"consolidateAfter": "Never"}})).await;
+    }
+    lab.settle(5).await;
+    let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    lab.patch(&format!("{POOLS}/going"), held).await;
+    lab.delete(&format!("{POOLS}/going")).await;
+    edit(&lab, "a").await;
+    lab.settle(300).await;
+    let claims = lab.claims().await;
+    let pools: Vec<&Value> = claims.iter().map(|claim| &claim["metadata"]["labels"]["karpenter.sh/nodepool"]).collect();
+    assert_eq!(pools, ["heavy", "heavy"], "the heaviest of those that may");
+    assert_eq!(running(&lab.pods("web").await), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,6 +53,8 @@ struct State {
     attempts: Vec<(Instant, String)>,
     /// What is sold out is still on the list.
     secretive: bool,
+    /// Types that have another price by now.
+    prices: BTreeMap<String, MicroUsd>,
     duds: bool,
 }
 
@@ -126,6 +128,11 @@ impl Shop {
     /// A type disappears from the list, as if it had never been sold.
     pub(crate) fn discontinue(&self, kind: &str) {
         self.state.lock().unwrap().discontinued.insert(kind.to_owned());
+    }
+
+    /// A type has another price from now on.
+    pub(crate) fn reprice(&self, kind: &str, price: u64) {
+        self.state.lock().unwrap().prices.insert(kind.to_owned(), MicroUsd(price));
     }
 
     /// How often instance types were asked for, and how many asked at once at most.
@@ -242,7 +249,9 @@ impl CloudProvider for Shop {
             _ => {
                 let state = self.state.lock().unwrap();
                 let known = self.types.iter().filter(|kind| !state.discontinued.contains(&*kind.name));
-                Ok(known.map(|kind| stocked(kind, state.secretive || !state.sold_out.contains(&*kind.name))).collect())
+                let in_stock = |kind: &InstanceType| state.secretive || !state.sold_out.contains(&*kind.name);
+                let today = known.map(|kind| priced(kind, state.prices.get(&*kind.name).copied()));
+                Ok(today.map(|kind| stocked(&kind, in_stock(&kind))).collect())
             }
         }
     }
@@ -270,6 +279,16 @@ fn stocked(kind: &Arc<InstanceType>, available: bool) -> Arc<InstanceType> {
     let mut kind = InstanceType::clone(kind);
     for offering in &mut kind.offerings {
         offering.available = false;
+    }
+    Arc::new(kind)
+}
+
+/// The type at the price it has now.
+fn priced(kind: &Arc<InstanceType>, price: Option<MicroUsd>) -> Arc<InstanceType> {
+    let Some(price) = price else { return kind.clone() };
+    let mut kind = InstanceType::clone(kind);
+    for offering in &mut kind.offerings {
+        offering.price = price;
     }
     Arc::new(kind)
 }

@@ -63,7 +63,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
 #[tokio::test(start_paused = true)]
 async fn a_static_pool_has_as_many_nodes_as_it_says() {
     // covers: STATIC-06, STATIC-08, STATIC-11, STATIC-12, STATIC-13, STATIC-15, STATIC-16, STATIC-22
-    // covers: SCH-STATIC-03, SCH-STATIC-10, SCH-STATIC-11
+    // covers: SCH-STATIC-03, SCH-STATIC-10, SCH-STATIC-11, SCH-STATIC-13
     let lab = with_pool(json!({"replicas": 3, "disruption": {"consolidateAfter": "0s"}})).await;
     lab.settle(5).await;
     let first = staying(&lab).await;
@@ -262,7 +262,7 @@ async fn is_new(lab: &Lab) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn drifted_nodes_are_replaced_one_for_one() {
-    // covers: STATIC-17, DIS-CAND-12, DIS-LOOP-04, STATE-35
+    // covers: STATIC-17, DIS-CAND-12, STATE-35
     let lab = with_pool(json!({"replicas": 4, "disruption": {"budgets": [{"nodes": "2"}]}})).await;
     lab.settle(120).await;
     lab.deployment("web", 4, "1").await;

@@ -6,7 +6,7 @@ use karpenter_controllers::roster::all;
 use serde_json::json;
 use std::time::Duration;
 
-use super::lab::{Lab, NODES, running};
+use super::lab::{DEPLOYMENTS, Lab, NODES, deployment, running};
 
 /// A pool whose empty nodes go soon and all at once.
 async fn pool(lab: &Lab) {
@@ -50,6 +50,36 @@ async fn story(seed: u64) -> (Digest, u32) {
 async fn pods_get_nodes_and_empty_nodes_go() {
     // covers: DIS-LOOP-05, DIS-QUEUE-12, DIS-QUEUE-13, DIS-QUEUE-16, STATE-COST-01
     story(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_pool_costs_follows_prices_every_hour() {
+    // covers: STATE-COST-03
+    let mut lab = Lab::new(1).await;
+    lab.node_class().await;
+    let disruption = json!({"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]});
+    for name in ["main", "other"] {
+        let template = json!({"metadata": {"labels": {"pool": name}}, "spec": {"requirements": [],
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}});
+        lab.pool(name, json!({"disruption": disruption, "template": template})).await;
+        let mut pods = deployment(name, 1, "1");
+        pods["spec"]["template"]["spec"]["nodeSelector"] = json!({"pool": name});
+        lab.create(DEPLOYMENTS, pods).await;
+    }
+    lab.run(all(&Settings::default()));
+    lab.settle(120).await;
+    let costs = |lab: &Lab| {
+        ["main", "other"].map(|pool| lab.metric("karpenter_nodepools_cost_total", &format!("nodepool=\"{pool}\"")))
+    };
+    assert_eq!(costs(&lab), [0.05, 0.05]);
+    lab.shop.reprice("small", 80_000);
+    lab.settle(3_000).await;
+    assert_eq!(costs(&lab), [0.05, 0.05], "the hour is not over");
+    lab.settle(600).await;
+    assert_eq!(costs(&lab), [0.08, 0.08]);
+    lab.shop.discontinue("small");
+    lab.settle(3_700).await;
+    assert_eq!(costs(&lab), [0.08, 0.08], "what is sold no more keeps its price");
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,9 +49,14 @@ async fn whole_life(stage: &mut Stage, name: &str) {
         stage.start();
     }
     let effects = stage.scythe.done();
-    // Nobody leaves before the claim is deleted: a restart alone disrupts no pod.
-    assert!(!effects[before..lived].iter().any(|effect| effect.has(&["/eviction"]) || effect.has(&["DELETE"])));
+    nobody_left(&effects[before..lived]);
     judge(name, &effects[before..]);
+}
+
+/// Nobody leaves before the claim is deleted: neither a restart nor a server that fails disrupts a pod.
+fn nobody_left(effects: &[Effect]) {
+    let left = |effect: &&Effect| effect.has(&["/eviction"]) || effect.has(&["DELETE"]);
+    assert_eq!(effects.iter().find(left), None);
 }
 
 /// The standing rules, over what was done in a claim's life. What they speak of must have happened: nothing comes before
@@ -206,7 +211,7 @@ async fn a_claim_deleted_while_its_launch_cannot_be_stored_takes_its_machine_alo
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_deleted_while_nobody_remembers_its_machine_leaves_it_to_the_sweep() {
-    // covers: CP-B5, INV-1, LC-GC-07
+    // covers: CP-B5, INV-1, LC-GC-07, LC-TERM-41
     let mut stage = Stage::new().await;
     stage.scythe.arm(When::After, |effect| effect.has(&["cloud create"]));
     stage.create(CLAIMS, objects::claim("one", json!({}))).await;
@@ -217,6 +222,8 @@ async fn a_claim_deleted_while_nobody_remembers_its_machine_leaves_it_to_the_swe
     stage.start();
     stage.claim_is_gone("one", 10).await;
     assert_eq!(stage.cloud.instances().len(), 1, "nobody knows whose it is");
+    let asked = |effect: &Effect| effect.has(&["cloud delete"]);
+    assert!(!stage.scythe.done().iter().any(asked), "nor what the cloud could be asked to stop");
     // Thirty seconds, a sweep, and the time it takes to stop.
     stage.until("it is swept", 30 + 10 + 12 + 5, || async { stage.cloud.instances().is_empty() }).await;
 }
@@ -393,14 +400,19 @@ async fn a_hash_migration_that_got_half_through_is_finished() {
     let mut stage = Stage::new().await;
     let pool = stage.create(POOLS, objects::pool("p", json!({}))).await;
     let names = ["p-1", "p-2"];
-    for name in names {
+    for name in ["p-1", "p-2", "p-3"] {
         stage.create(CLAIMS, objects::claim_of(&pool, name, json!({}))).await;
         stage.ready_node(name).await;
     }
     stage.kill();
+    // One has drifted: whether it still has cannot be told by a hash of another version.
+    let mut drifted = stage.get(&format!("{CLAIMS}/p-3")).await.unwrap()["status"]["conditions"].clone();
+    drifted.as_array_mut().unwrap().push(json!({"type": "Drifted", "status": "True", "reason": "NodePoolDrifted",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+    stage.patch(&format!("{CLAIMS}/p-3/status"), json!({"status": {"conditions": drifted}})).await;
     let old = json!({"metadata": {"annotations": {labels::NODEPOOL_HASH: "1", labels::NODEPOOL_HASH_VERSION: "v2"}}});
     stage.patch(&format!("{POOLS}/p"), old.clone()).await;
-    for name in names {
+    for name in ["p-1", "p-2", "p-3"] {
         stage.patch(&format!("{CLAIMS}/{name}"), old.clone()).await;
     }
     stage.start();
@@ -417,8 +429,20 @@ async fn a_hash_migration_that_got_half_through_is_finished() {
             (want.as_str(), "v3")
         );
     }
-    // The claims were all written before the pool.
+    let drifted = stage.get(&format!("{CLAIMS}/p-3")).await.unwrap();
+    let annotations = &drifted["metadata"]["annotations"];
+    assert_eq!(
+        (&annotations[labels::NODEPOOL_HASH], &annotations[labels::NODEPOOL_HASH_VERSION]),
+        (&json!("1"), &json!("v3"))
+    );
+    assert!(objects::condition(&drifted, "Drifted").is_some_and(|condition| condition["status"] == "True"));
+    // The claims were all written before the pool, and those that were written before the crash not again.
     let effects = stage.scythe.done();
+    for name in ["p-1", "p-2", "p-3"] {
+        let claim = format!("nodeclaims/{name}");
+        let migrated = |effect: &&Effect| effect.has(&["PATCH", &claim, labels::NODEPOOL_HASH_VERSION, "v3"]);
+        assert_eq!(effects.iter().filter(migrated).count(), 1, "{name}");
+    }
     let last_claim =
         effects.iter().rposition(|effect| effect.has(&["PATCH", "nodeclaims/", labels::NODEPOOL_HASH_VERSION]));
     let pool = effects.iter().rposition(|effect| effect.has(&["PATCH", "nodepools/p", labels::NODEPOOL_HASH_VERSION]));
@@ -458,6 +482,7 @@ fn break_server(stage: &Stage, faults: &[Fault]) {
 
 /// A whole life on a server that fails; only the user's own requests are spared.
 async fn whole_life_through(stage: &mut Stage, name: &str, faults: &[Fault]) {
+    let before = stage.scythe.done().len();
     stage.create(CLAIMS, objects::claim(name, json!({}))).await;
     break_server(stage, faults);
     stage.survives("it becomes ready", 400, |client| is_ready(client, name.to_owned())).await;
@@ -465,6 +490,7 @@ async fn whole_life_through(stage: &mut Stage, name: &str, faults: &[Fault]) {
     stage.server().clear_faults();
     stage.create(DEPLOYMENTS, objects::deployment(name, 2, json!({}), json!({}))).await;
     stage.runs(name, 2).await;
+    let lived = stage.scythe.done().len();
     stage.delete(&format!("{CLAIMS}/{name}")).await;
     break_server(stage, faults);
     stage.survives("it is gone", 600, |client| is_gone(client, name.to_owned())).await;
@@ -472,5 +498,8 @@ async fn whole_life_through(stage: &mut Stage, name: &str, faults: &[Fault]) {
     stage.delete(&format!("{DEPLOYMENTS}/{name}")).await;
     let cloud = stage.cloud.clone();
     stage.survives("no machine is left", 180, |_| std::future::ready(cloud.instances().is_empty())).await;
+    let effects = stage.scythe.done();
+    nobody_left(&effects[before..lived]);
+    judge(name, &effects[before..]);
     stage.pass(30).await;
 }

@@ -1,9 +1,11 @@
 //! The end of nodes: how pods leave, what may hold them up, and what ends a node in the first place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use karpenter_api::conditions::Status::{False, True, Unknown};
 use karpenter_api::labels;
+use karpenter_controllers::termination::{Evictions, SharedEntries, Termination};
 use karpenter_index::{Key, Kind, Unreadable};
 use serde_json::{Value, json};
 
@@ -62,7 +64,7 @@ scenarios![
 ];
 
 async fn a_node_is_drained_before_its_machine_goes(stage: &Stage) {
-    // covers: LC-TERM-01, LC-TERM-11, LC-TERM-12, LC-TERM-13, LC-TERM-18, LC-TERM-20, LC-TERM-25, LC-TERM-26, LC-TERM-27, LC-TERM-28, LC-TERM-39, LC-TERM-40, LC-TERM-42, LC-TERM-43, LC-GEN-16, API-CD-26, API-CD-28, API-EV-14, API-EV-16
+    // covers: LC-TERM-01, LC-TERM-11, LC-TERM-12, LC-TERM-13, LC-TERM-18, LC-TERM-20, LC-TERM-25, LC-TERM-26, LC-TERM-27, LC-TERM-28, LC-TERM-39, LC-TERM-40, LC-TERM-42, LC-GEN-16, API-CD-26, API-CD-28, API-EV-14, API-EV-16, API-EV-25, API-EV-26
     let node = occupied(stage, objects::claim("old", json!({})), "web", 3, json!({}), json!({})).await;
     stage.create(CLAIMS, objects::claim("new", json!({}))).await;
     let other = stage.ready_node("new").await;
@@ -108,6 +110,13 @@ async fn a_node_is_drained_before_its_machine_goes(stage: &Stage) {
     assert_eq!(stage.metric("karpenter_nodeclaims_instance_termination_duration_seconds_count", ""), 1.0);
     assert_eq!(stage.metric("karpenter_nodes_lifetime_duration_seconds_count", ""), 1.0);
     assert_eq!(stage.events("Evicted").await.len(), 3);
+    for (reason, message) in [
+        ("Registered", "Status condition transitioned, Type: Registered, Status: Unknown -> True, Reason: Registered"),
+        ("Finalized", "Finalized karpenter.sh/termination"),
+    ] {
+        let events = stage.events(reason).await;
+        assert!(events.contains(&("NodeClaim/old".to_owned(), message.to_owned())), "{reason}: {events:?}");
+    }
     assert!(
         stage.events("FailedDraining").await.iter().any(|(_, text)| text.ends_with("3 pods are waiting to be evicted"))
     );
@@ -442,6 +451,71 @@ async fn a_ready_node_proves_the_provider_wrong() {
     stage.pass(600).await;
     assert!(stage.claim("one").await.is_some_and(|claim| claim.metadata.deletion_timestamp.is_none()));
     assert!(stage.node(&node).await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_never_registered_is_left_to_its_timeout() {
+    // covers: LC-GC-03
+    let stage = Stage::new().await;
+    stage.cloud.plan(|plan| plan.dud = true);
+    stage.create(CLAIMS, objects::claim("dud", json!({}))).await;
+    stage.until("it is launched", 5, || async { stage.is("dud", "Launched", True, "Launched").await }).await;
+    stage.forget_machine("dud").await;
+    stage.pass(600).await;
+    assert!(stage.claim("dud").await.is_some_and(|claim| claim.metadata.deletion_timestamp.is_none()));
+    stage.claim_is_gone("dud", 400).await;
+    assert_eq!(stage.metric("karpenter_nodeclaims_disrupted_total", "reason=\"registration_timeout\""), 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_nodes_that_are_ours_are_ended() {
+    // covers: LC-GEN-02, LC-TERM-04
+    let stage = Stage::new().await;
+    let nodes = [
+        ("ours", json!({labels::EC2_NODE_CLASS: ""}), labels::TERMINATION_FINALIZER),
+        (
+            "theirs",
+            json!({"eks.amazonaws.com/nodeclass": "default", labels::NODEPOOL: "p"}),
+            labels::TERMINATION_FINALIZER,
+        ),
+        ("unguarded", json!({labels::EC2_NODE_CLASS: "default"}), "example.com/held"),
+    ];
+    for (name, labels, finalizer) in &nodes {
+        let metadata = json!({"name": name, "labels": labels, "finalizers": [finalizer]});
+        stage
+            .create(NODES, json!({"metadata": metadata, "spec": {"providerID": format!("test:///zone-a/{name}")}}))
+            .await;
+        stage.delete(&format!("{NODES}/{name}")).await;
+    }
+    stage.until("ours goes", 60, || async { stage.node("ours").await.is_none() }).await;
+    stage.pass(600).await;
+    for (name, _, finalizer) in &nodes[1..] {
+        let node = stage.get(&format!("{NODES}/{name}")).await.unwrap();
+        assert_eq!(node["metadata"]["finalizers"], json!([finalizer]));
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        assert!(taints.iter().all(|taint| taint["key"] != labels::DISRUPTED_TAINT), "{name}: {taints:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_vanish_leave_the_eviction_queue() {
+    // covers: LC-TERM-33
+    let mut stage = Stage::new().await;
+    let node = occupied(&stage, objects::claim("one", json!({})), "web", 3, protected(), json!({})).await;
+    let (entries, settings) = (SharedEntries::default(), stage.settings.clone());
+    stage.kill();
+    stage.start_with(vec![
+        Arc::new(Termination::new(entries.clone(), &settings)),
+        Arc::new(Evictions::new(entries.clone(), &settings)),
+    ]);
+    stage.delete(&format!("{NODES}/{node}")).await;
+    stage.until("they are waited for", 30, || async { entries.len() == 3 }).await;
+    // By now each of them is looked at every ten seconds.
+    stage.pass(120).await;
+    for (pod, _) in stage.running("web").await {
+        stage.delete(&format!("{PODS}/{pod}?gracePeriodSeconds=0")).await;
+    }
+    stage.until("nobody is waited for", 2, || async { entries.is_empty() }).await;
 }
 
 #[tokio::test(start_paused = true)]

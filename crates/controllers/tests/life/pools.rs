@@ -15,8 +15,11 @@ async fn says(stage: &Stage, kind: &str, reason: &str) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_follows_its_class() {
-    // covers: NP-READY-01, NP-READY-02, NP-VALID-01, API-CD-10, API-CD-11
+    // covers: NP-READY-01, NP-READY-02, API-CD-11
     let stage = Stage::new().await;
+    let mut foreign = objects::pool("foreign", json!({}));
+    foreign["spec"]["template"]["spec"]["nodeClassRef"]["group"] = json!("eks.amazonaws.com");
+    stage.create(POOLS, foreign).await;
     stage.create(POOLS, objects::pool("p", json!({}))).await;
     stage.until("it is ready", 5, || async { stage.pool("p").await.condition_status("Ready") == True }).await;
     stage.class_is_ready("default", false).await;
@@ -24,20 +27,30 @@ async fn a_pool_follows_its_class() {
     assert_eq!(stage.pool("p").await.condition_status("Ready"), False);
     stage.class_is_ready("default", true).await;
     stage.until("it is again", 5, || async { stage.pool("p").await.condition_status("Ready") == True }).await;
+    // Nobody has looked at the class yet.
+    stage.patch(&format!("{CLASSES}/default/status"), json!({"status": {"conditions": null}})).await;
+    stage.until("nobody knows", 5, || says(&stage, "NodeClassReady", "NodeClassReadinessUnknown")).await;
+    assert_eq!(stage.pool("p").await.condition_status("NodeClassReady"), False);
     stage.patch(&format!("{CLASSES}/default"), json!({"metadata": {"finalizers": ["example.com/mine"]}})).await;
     stage.delete(&format!("{CLASSES}/default")).await;
     stage.until("its class is going", 5, || says(&stage, "NodeClassReady", "NodeClassTerminating")).await;
     stage.patch(&format!("{CLASSES}/default"), json!({"metadata": {"finalizers": null}})).await;
     stage.until("its class is gone", 5, || says(&stage, "NodeClassReady", "NodeClassNotFound")).await;
+    let foreign = stage.pool("foreign").await;
+    assert!(foreign.condition("NodeClassReady").is_none() && foreign.condition("ValidationSucceeded").is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_cannot_work_says_why() {
-    // covers: NP-VALID-01
+    // covers: NP-VALID-01, API-CD-10
     let stage = Stage::new().await;
     let twice = json!({"taints": [{"key": "a", "effect": "NoSchedule"}], "startupTaints": [{"key": "a", "effect": "NoSchedule"}]});
     stage.create(POOLS, objects::pool("p", twice)).await;
     stage.until("it says so", 5, || says(&stage, "ValidationSucceeded", "NodePoolValidationFailed")).await;
+    let pool = stage.pool("p").await;
+    assert_eq!((pool.condition_status("ValidationSucceeded"), pool.condition_status("Ready")), (False, False));
+    let why = pool.condition("ValidationSucceeded").unwrap().message.clone();
+    assert!(why.contains("spec.template.spec.startupTaints[0]"), "{why}");
     stage.patch(&format!("{POOLS}/p"), json!({"spec": {"template": {"spec": {"startupTaints": null}}}})).await;
     stage.until("it is well", 5, || async { stage.pool("p").await.condition_status("Ready") == True }).await;
 }

@@ -132,11 +132,15 @@ impl Stage {
 
     /// Starts the controllers: a new process, with nothing in memory.
     pub(crate) fn start(&mut self) {
+        self.start_with(roster::life(&self.settings));
+    }
+
+    /// As [`Stage::start`], of some controllers only.
+    pub(crate) fn start_with(&mut self, reconcilers: Vec<Arc<dyn Reconciler>>) {
         self.scythe.revive();
         let controllers = self.back.controllers_client(&self.scythe, &self.reads);
         self.context = Arc::new(context(controllers, &self.clock, &self.cloud, &self.settings));
-        let all: Vec<Arc<dyn Reconciler>> = roster::life(&self.settings);
-        self.engine = Some(tokio::spawn(Engine::new(self.context.clone(), all).run()));
+        self.engine = Some(tokio::spawn(Engine::new(self.context.clone(), reconcilers).run()));
     }
 
     /// Starts other controllers beside those that run, and never ends them.

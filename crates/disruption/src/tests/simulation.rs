@@ -35,7 +35,6 @@ fn a_node_that_is_not_ready_does_not_count() {
 
 #[test]
 fn without_a_pool_to_buy_from_nodes_may_still_go() {
-    // covers: DIS-SIM-08
     let mut scene = scene().node("a", "large").pod(pod("p").cpu("1").on("a"));
     scene.world.0.pools.clear();
     assert_eq!(scene.commands(), Vec::<String>::new());

@@ -45,7 +45,7 @@ fn snapshot<'w>(world: &'w World, types: &Arc<[Arc<InstanceType>]>, promised: &[
 
 #[test]
 fn a_set_of_which_one_node_goes_its_own_way_yields_nothing_and_others_go_on() {
-    // covers: DIS-SIM-02, DIS-MULTI-09
+    // covers: DIS-SIM-02, DIS-MULTI-09, DIS-VALID-02
     let types = kinds();
     let before = cluster(&types);
     let found = |promised: &[&str]| propose(&snapshot(&before, &types, promised), &Policy::default()).commands;
@@ -70,7 +70,7 @@ fn a_set_of_which_one_node_goes_its_own_way_yields_nothing_and_others_go_on() {
 
 #[test]
 fn a_node_that_was_promised_to_a_pod_stays() {
-    // covers: STATE-24
+    // covers: STATE-24, DIS-VALID-02
     let types = kinds();
     let before = cluster(&types);
     let commands = propose(&snapshot(&before, &types, &["d"]), &Policy::default()).commands;
@@ -116,7 +116,6 @@ fn a_command_that_was_refused_is_not_found_again_and_the_next_best_is() {
 
 #[test]
 fn a_command_places_pods_under_what_it_assumed() {
-    // covers: DIS-VALID-04
     let types = kinds();
     let before = cluster(&types);
     let snapshot = snapshot(&before, &types, &["d"]);
@@ -147,6 +146,7 @@ fn with_budget<'w>(world: &'w World, types: &Arc<[Arc<InstanceType>]>, nodes: &s
 
 #[test]
 fn empty_nodes_that_wait_for_a_budget_take_nobody() {
+    // covers: DIS-VALID-02
     let types = kinds();
     let before = beside_empty_nodes(&types);
     let policy = Policy { ahead: Some(3), ..Policy::default() };

@@ -44,7 +44,7 @@ fn a_pod_only_few_types_can_hold_is_left_when_strict() {
 
 #[test]
 fn values_are_counted_as_types_declare_them() {
-    // covers: SCH-NEW-22, SCH-GAP-26
+    // covers: SCH-NEW-22
     // The pod pins the claim to one zone; the types still declare three.
     let zones = |count| {
         let pool = pool("default").types(fake::incremental(2)).require(with_min_values(exists(ZONE), count));

@@ -180,7 +180,6 @@ fn claims_that_vanished_count_for_nothing() {
 
 #[test]
 fn new_nodes_have_no_attach_limits() {
-    // covers: SCH-VOL-27
     let names: Vec<String> = (0..60).map(|i| format!("c{i}")).collect();
     let start = names.iter().fold(world().pool(roomy()), |world, name| world.bound_claim(name, EBS, vec![]));
     let seen = seen(names.iter().fold(start, |world, name| world.pod(pod(name).claim(name))));

@@ -30,7 +30,7 @@ fn a_pool_carries_its_hash_and_its_version() {
 
 #[test]
 fn claims_of_another_version_follow_before_their_pool() {
-    // covers: NP-HASH-08, NP-HASH-09, CP-I1, API-NP-48, API-EC2-62
+    // covers: NP-HASH-08, NP-HASH-09
     let pool = NodePool::default();
     let mut old = pool.clone();
     old.metadata.annotations = annotated(Some("v2"), "1");

@@ -72,7 +72,7 @@ fn key(name: &str, uid: &str) -> PodKey {
 
 #[test]
 fn the_earliest_deadline_counts() {
-    // covers: LC-TERM-23, LC-TERM-33
+    // covers: LC-TERM-23
     let mut entries = Entries::default();
     for (deadline, news, kept) in [
         (None, true, None),
