@@ -142,6 +142,12 @@ impl Commands {
         self.state().running.get(&id).cloned()
     }
 
+    /// The commands that wait for this claim.
+    fn replaced_by(&self, claim: &str) -> Vec<Key> {
+        let waits = |command: &&Arc<Command>| command.replacements.iter().any(|replacement| replacement.claim == claim);
+        self.state().running.values().filter(waits).map(|command| key(command.id)).collect()
+    }
+
     fn update(&self, command: Command) {
         self.state().running.insert(command.id, Arc::new(command));
     }
@@ -225,8 +231,11 @@ impl Reconciler for Queue {
         QUEUE
     }
 
-    fn wake(&self, _change: &Change, _context: &Context) -> Vec<Key> {
-        Vec::new()
+    /// A replacement that is gone fails its command at once. As long as the command's nodes are marked, their pods wait for
+    /// another place, and the provisioner would buy one.
+    fn wake(&self, change: &Change, _context: &Context) -> Vec<Key> {
+        let gone = change.node_claim().is_some_and(|claims| claims.new.is_none());
+        if gone { self.commands.replaced_by(&change.key.name) } else { Vec::new() }
     }
 
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Action> {

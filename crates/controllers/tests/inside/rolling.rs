@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use karpenter_apiserver::{Effect as Breakage, Fault};
 use karpenter_controllers::Settings;
+use karpenter_controllers::decision::Decision;
 use karpenter_controllers::roster::all;
 use serde_json::{Value, json};
 
@@ -177,9 +178,13 @@ async fn a_replacement_that_cannot_be_bought_leaves_the_old_node_as_it_was() {
     assert!(old["metadata"]["deletionTimestamp"].is_null());
     assert_eq!(condition(old, "Drifted").unwrap()["lastTransitionTime"], since);
     assert_eq!(running(&lab.pods("web").await), 1);
-    // One minute, two, four, eight, half of it chance: no storm.
+    // One minute, two, four, eight, half of it chance: no storm, and nobody buys for the pod beside.
     let attempts = lab.shop.attempts().len() - 1;
     assert!((2..=6).contains(&attempts), "{attempts}");
+    let records = lab.context.recorder.decisions_since(1);
+    let alone = records.iter().filter(|one| matches!(one.decision, Decision::Launch(_))).count();
+    let commands = records.iter().filter(|one| matches!(one.decision, Decision::Disrupt { .. })).count();
+    assert_eq!((alone, commands), (attempts, attempts));
     let failures = "karpenter_voluntary_disruption_queue_failures_total{decision=\"replace\",reason=\"drifted\",consolidation_type=\"replace\"}";
     assert!(lab.metrics().contains(failures), "{}", lab.metrics());
     lab.shop.sell_out("large", true);
