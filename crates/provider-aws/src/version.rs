@@ -78,7 +78,6 @@ mod tests {
 
     #[test]
     fn versions_are_major_and_minor() {
-        // covers: AWS-OPS-10, AWS-OPS-11, API-ST-11
         assert_eq!((plain("1", "36"), plain("1", "29+")), ("1.36".to_owned(), "1.29".to_owned()));
         for (version, supported) in
             [("1.25", false), ("1.26", true), ("1.36", true), ("1.37", false), ("2.0", false), ("", false)]

@@ -313,6 +313,15 @@ async fn without_the_gate_reservations_do_not_exist() {
     assert_eq!(calls(&lab, "DescribeCapacityReservations"), 0);
     assert_eq!(reserved_offering(&lab.provider.instance_types(&pool).await.unwrap()), None);
     assert_eq!(lab.condition("CapacityReservationsReady").await.0, "");
+    // What was said while the gate was on goes, and holds nothing up.
+    let mut conditions = serde_json::to_value(lab.class().await.status.unwrap().conditions.unwrap()).unwrap();
+    conditions.as_array_mut().unwrap().push(json!({"type": "CapacityReservationsReady", "status": "False",
+        "reason": "Unauthorized", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+    lab.patch_class_status(json!({"status": {"conditions": conditions}})).await;
+    assert_eq!(lab.condition("CapacityReservationsReady").await.0, "False");
+    lab.settle_class().await;
+    assert_eq!(lab.condition("CapacityReservationsReady").await.0, "");
+    assert_eq!(lab.condition("Ready").await.0, "True");
 }
 
 #[tokio::test(start_paused = true)]

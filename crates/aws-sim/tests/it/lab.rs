@@ -230,6 +230,11 @@ impl Lab {
         api.patch("main", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
+    pub(crate) async fn patch_class_status(&self, patch: Value) {
+        let api = Api::<EC2NodeClass>::all(self.client.clone());
+        api.patch_status("main", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
     pub(crate) async fn delete_class(&self) {
         Api::<EC2NodeClass>::all(self.client.clone()).delete("main", &DeleteParams::default()).await.unwrap();
     }

@@ -1,5 +1,6 @@
 //! Node classes: what their selectors come to, what is wrong with them, and their end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use karpenter_api::EC2NodeClass;
@@ -306,6 +307,23 @@ async fn a_class_that_cannot_be_looked_at_says_why() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(lab.classes.reconcile(&lab.class().await).await.is_err());
     assert_eq!(lab.condition("SubnetsReady").await.0, "True", "what was found out before stands");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_whose_images_no_type_can_boot_says_so() {
+    // covers: AWS-NC-38
+    let mut options = quiet(1);
+    let mut catalogue = karpenter_ec2::Catalogue::clone(&options.catalogue);
+    catalogue.types.retain(|facts| facts.name.starts_with("m6g."));
+    options.catalogue = Arc::new(catalogue);
+    let lab = Lab::new(options).await;
+    lab.create_class(with(json!({"amiSelectorTerms": [{"alias": "windows2022@latest"}]}))).await;
+    lab.settle_class().await;
+    let (status, reason, message) = lab.condition("ValidationSucceeded").await;
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "NoInstanceTypeMatchesAMIs"));
+    assert!(message.contains("no instance type can boot any of the images"), "{message}");
+    assert_eq!(lab.condition("Ready").await.0, "False");
+    assert!(!lab.region.calls().contains_key("RunInstances"), "there is nothing to try");
 }
 
 #[tokio::test(start_paused = true)]

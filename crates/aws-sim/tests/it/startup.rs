@@ -72,7 +72,7 @@ async fn what_operators_leave_open_is_found_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_cannot_be_read_stays_what_it_was() {
-    // covers: AWS-OPS-10, AWS-OPS-11
+    // covers: AWS-OPS-10, AWS-OPS-11, API-ST-11
     let lab = Lab::with(quiet(1), |settings| settings.eks_control_plane = true).await;
     let round = || lab.parts.version.round(&lab.parts, &lab.client);
     assert_eq!(round().await.unwrap(), Duration::from_secs(300));

@@ -99,7 +99,6 @@ mod tests {
 
     #[test]
     fn a_condition_without_its_gate_goes() {
-        // covers: AWS-CR-16
         let metadata = class(1);
         let mut list = Vec::new();
         let mut conditions = Conditions::of(&metadata, &mut list, dependents(true), at(5));

@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn permissions_are_checked_with_a_type_that_would_be_launched() {
-        // covers: AWS-NC-37, AWS-NC-38
+        // covers: AWS-NC-37
         let all = types(&facts(), &["c5.large", "g4dn.xlarge", "m5.large", "m6g.large", "r5.large"]);
         let class = class(json!({}));
         let name = |types: &[Arc<InstanceType>], pools: &[Arc<NodePool>]| {

@@ -144,15 +144,6 @@ async fn a_new_list_holds_on_to_what_did_not_change_and_to_no_old_list() {
 }
 
 #[tokio::test]
-async fn what_is_handed_out_is_nobody_elses_to_change() {
-    // covers: AWS-OFF-15
-    let (shop, class) = (Shop::new().await, class(json!({})));
-    let mut mine: Vec<_> = shop.list(&class, 0).iter().map(|kind| (**kind).clone()).collect();
-    mine.iter_mut().for_each(|kind| kind.offerings.clear());
-    assert!(shop.list(&class, 1).iter().all(|kind| !kind.offerings.is_empty()));
-}
-
-#[tokio::test]
 async fn the_least_memory_that_a_node_reported_counts() {
     // covers: AWS-IT-35, AWS-IT-36
     let (shop, plain) = (Shop::new().await, class(json!({})));
@@ -188,17 +179,6 @@ async fn formulas_are_kept_from_their_last_use_and_broken_ones_are_not() {
     let same = |now: i64| Arc::ptr_eq(&first["vcpus * 7"], &shop.types.formulas(&kubelet, at(now))["vcpus * 7"]);
     assert!(same(11 * hour) && same(22 * hour), "each use renews it");
     assert!(!same(34 * hour));
-}
-
-#[tokio::test]
-async fn readers_do_not_wait_for_a_refresh() {
-    // covers: AWS-PRICE-14
-    let shop = Shop::new().await;
-    let mut refresh = Box::pin(shop.types.refresh());
-    // Under way, and waiting for AWS as far as anybody can tell.
-    let begun = std::future::poll_fn(|waiting| std::task::Poll::Ready(refresh.as_mut().poll(waiting).is_ready()));
-    let _ = begun.await;
-    assert_eq!(shop.list(&class(json!({})), 0).len(), 2);
 }
 
 #[tokio::test]
