@@ -214,7 +214,6 @@ mod tests {
 
     #[test]
     fn the_provider_has_upstreams_series() {
-        // covers: AWS-MET-01, AWS-MET-03, AWS-MET-04, AWS-MET-05, AWS-MET-06, AWS-MET-07, AWS-MET-08
         let mut registry = Registry::with_prefix("karpenter");
         let series = CloudSeries::register(&mut registry);
         series.launch_failed("a", "az1", "spot", "InsufficientInstanceCapacity");

@@ -8,6 +8,8 @@ use karpenter_controllers::Settings;
 use karpenter_runtime::metrics::{Show, page};
 use serde_json::json;
 
+use karpenter_aws_sim::{Script, Target};
+
 use super::{DEPLOYMENTS, Lab, deployment, send};
 
 const LIST: &str = include_str!("metrics.txt");
@@ -103,6 +105,69 @@ async fn pools_nodes_and_pods_are_left_out_where_nobody_wants_them() {
     let samples = page.lines().filter(|line| left_out.iter().any(|name| line.starts_with(name)));
     let samples: Vec<&str> = samples.collect();
     assert!(samples.is_empty(), "{samples:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cloud_sells_and_how_it_is_asked_are_measured() {
+    // covers: AWS-MET-01, AWS-MET-03, AWS-MET-05, AWS-MET-06, AWS-MET-08
+    let lab = Lab::new(5).await;
+    lab.pool().await;
+    lab.settle(10).await;
+    lab.create(DEPLOYMENTS, deployment(("web", "1", "1Gi"), 1)).await;
+    lab.settle(120).await;
+    let value = |series: &str| -> Option<f64> {
+        lab.metrics().lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+    };
+    let labels = lab.list("/api/v1/nodes").await[0]["metadata"]["labels"].clone();
+    let label = |key: &str| labels[key].as_str().unwrap().to_owned();
+    let (kind, zone) = (label("node.kubernetes.io/instance-type"), label("topology.kubernetes.io/zone"));
+    let offering = |name: &str| {
+        let labels = format!("instance_type=\"{kind}\",capacity_type=\"on-demand\",zone=\"{zone}\"");
+        value(&format!("karpenter_cloudprovider_instance_type_offering_{name}{{{labels}}}"))
+    };
+    assert_eq!(offering("available"), Some(1.0));
+    assert_eq!(offering("price_estimate"), Some(lab.region.price_per_hour().0 as f64 / 1e6), "what the one node costs");
+    let types = lab.region.options().catalogue.types.clone();
+    let facts = types.iter().find(|facts| *facts.name == *kind).unwrap();
+    let of_type =
+        |name: &str| value(&format!("karpenter_cloudprovider_instance_type_{name}{{instance_type=\"{kind}\"}}"));
+    assert_eq!(of_type("cpu_cores"), Some(f64::from(facts.vcpus)));
+    assert_eq!(of_type("memory_bytes"), Some((facts.memory_mib << 20) as f64));
+    // What was refused a moment ago is not to be had.
+    let pool = Target::Pool { class: None, instance_type: Some(kind.clone()), zone: Some(zone.clone()) };
+    lab.region.script(Script::new(pool, "InsufficientInstanceCapacity", u32::MAX));
+    lab.create(DEPLOYMENTS, deployment(("more", "1", "1Gi"), 1)).await;
+    lab.settle(75).await;
+    assert_eq!(offering("available"), Some(0.0));
+    let template = "karpenter_ec2nodeclasses_userdata_bytes{nodeclass=\"default\"}";
+    assert!(value(template).is_some_and(|bytes| bytes > 100.0), "{:?}", value(template));
+
+    // Together, and then each alone.
+    let refusal = Target::Call { operation: "TerminateInstances", server_fault: false };
+    lab.region.script(Script::new(refusal, "UnauthorizedOperation", 3));
+    for app in ["web", "more"] {
+        send(&lab.client, "DELETE", &format!("{DEPLOYMENTS}/{app}"), None).await;
+    }
+    lab.settle(300).await;
+    assert!(lab.list("/api/v1/nodes").await.is_empty());
+    let failures: f64 = lab
+        .metrics()
+        .lines()
+        .filter(|line| line.starts_with("karpenter_cloudprovider_instance_termination_failures_total{zone=\"us-east-1"))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum();
+    assert!((1.0..=3.0).contains(&failures), "{failures}");
+    for batcher in ["create_fleet", "describe_instances", "terminate_instances"] {
+        let of = |name: &str| {
+            value(&format!("karpenter_cloudprovider_batcher_batch_{name}{{batcher=\"{batcher}\"}}")).unwrap()
+        };
+        assert!(of("size_count") >= 1.0 && of("size_sum") >= of("size_count"), "{batcher}");
+        assert_eq!(of("time_seconds_count"), of("size_count"), "{batcher}");
+    }
+    send(&lab.client, "DELETE", "/apis/karpenter.sh/v1/nodepools/default", None).await;
+    send(&lab.client, "DELETE", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses/default", None).await;
+    lab.settle(60).await;
+    assert_eq!(value(template), None, "what is gone has no series");
 }
 
 #[tokio::test(start_paused = true)]
