@@ -50,7 +50,7 @@ fn custom(text: &str) -> Result<NodeSettings, BootError> {
 
 /// nodeadm merges every NodeConfig part in order; of the kubelet's settings the later word counts, flags add up.
 fn nodeadm(text: &str) -> Result<NodeSettings, BootError> {
-    let parts = mime::read(text).map_err(|error| BootError(error.to_string()))?;
+    let parts = mime::read(text).map_err(|error| BootError(error.to_string()))?.parts;
     let mut config = Map::new();
     let mut flag_words: Vec<String> = Vec::new();
     let mut cluster = None;
@@ -92,7 +92,7 @@ fn nodeadm(text: &str) -> Result<NodeSettings, BootError> {
 /// The bootstrap script is called by a shell script, alone or among the parts of a MIME document.
 fn bootstrap_script(text: &str) -> Result<NodeSettings, BootError> {
     let scripts: Vec<String> = match mime::read(text) {
-        Ok(parts) => parts.into_iter().map(|part| part.body).collect(),
+        Ok(document) => document.parts.into_iter().map(|part| part.body).collect(),
         Err(_) => vec![text.to_owned()],
     };
     let calls = |script: &String| -> Option<String> {

@@ -61,7 +61,7 @@ pub struct Bootstrap<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendered {
     pub text: String,
-    /// What was dropped of the user's own text, for the log.
+    /// What was dropped of the user's own text, for an event of the class and the log.
     pub notes: Vec<String>,
 }
 
@@ -86,8 +86,8 @@ pub const SIZE_LIMIT: usize = 16_384;
 pub fn render(bootstrap: &Bootstrap<'_>) -> Result<Rendered, UserDataError> {
     let plain = |text| Rendered { text, notes: Vec::new() };
     match bootstrap.family {
-        AmiFamily::Al2 => al2::render(bootstrap).map(plain),
-        AmiFamily::Al2023 => nodeadm::render(bootstrap).map(plain),
+        AmiFamily::Al2 => al2::render(bootstrap),
+        AmiFamily::Al2023 => nodeadm::render(bootstrap),
         AmiFamily::Bottlerocket => bottlerocket::render(bootstrap),
         AmiFamily::Windows2019 | AmiFamily::Windows2022 | AmiFamily::Windows2025 => {
             windows::render(bootstrap).map(plain)

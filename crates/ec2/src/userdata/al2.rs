@@ -3,18 +3,18 @@
 use std::net::Ipv6Addr;
 
 use super::kubelet_args::{Reader, kubelet_args};
-use super::mime::{self, Part, SHELL_SCRIPT};
+use super::mime::{self, Document, Part, SHELL_SCRIPT};
 use super::quoting::bash;
-use super::{Bootstrap, UserDataError, custom_text, looks_like_mime};
+use super::{Bootstrap, Rendered, UserDataError, custom_text, looks_like_mime};
 
-pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError> {
-    let mut parts = match custom_text(bootstrap) {
+pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<Rendered, UserDataError> {
+    let Document { mut parts, notes } = match custom_text(bootstrap) {
         Some(text) if looks_like_mime(text) => mime::read(text)?,
-        Some(text) => vec![Part::new(SHELL_SCRIPT, text)],
-        None => Vec::new(),
+        Some(text) => Document { parts: vec![Part::new(SHELL_SCRIPT, text)], notes: Vec::new() },
+        None => Document { parts: Vec::new(), notes: Vec::new() },
     };
     parts.push(Part::new(SHELL_SCRIPT, script(bootstrap)?));
-    Ok(mime::write(&parts))
+    Ok(Rendered { text: mime::write(&parts), notes })
 }
 
 fn script(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError> {

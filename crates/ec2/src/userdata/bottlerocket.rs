@@ -63,16 +63,23 @@ const KNOWN: [&str; 49] = [
 const MOUNT_COMMAND: &str = "000-mount-instance-storage";
 
 pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<Rendered, UserDataError> {
-    let mut settings = match custom_text(bootstrap) {
-        Some(text) => user_settings(text)?,
+    let mut document: Table = match custom_text(bootstrap) {
+        Some(text) => text.parse().map_err(|error: toml::de::Error| custom(error.message().to_owned()))?,
         None => Table::new(),
     };
+    let mut settings = take_table(&mut document, "settings")?;
+    let mut notes: Vec<String> =
+        document.keys().map(|key| format!("user data: {key} is outside of settings and was dropped")).collect();
     let mut kubernetes = take_table(&mut settings, "kubernetes")?;
     let unknown: Vec<String> = kubernetes.keys().filter(|key| !KNOWN.contains(&key.as_str())).cloned().collect();
-    let notes = unknown
-        .iter()
-        .map(|key| format!("user data: settings.kubernetes.{key} is not a known setting and was dropped"))
-        .collect();
+    notes.extend(
+        unknown
+            .iter()
+            .map(|key| format!("user data: settings.kubernetes.{key} is not a known setting and was dropped")),
+    );
+    if kubernetes.contains_key("node-taints") {
+        notes.push("user data: settings.kubernetes.node-taints was replaced by the taints of the NodePool".to_owned());
+    }
     for key in &unknown {
         kubernetes.remove(key);
     }
@@ -101,11 +108,6 @@ fn upstreams_order(path: &[&str]) -> &'static [&'static str] {
         ["settings", "bootstrap-commands", _] => &["commands", "mode", "essential"],
         _ => &[],
     }
-}
-
-fn user_settings(text: &str) -> Result<Table, UserDataError> {
-    let mut document: Table = text.parse().map_err(|error: toml::de::Error| custom(error.message().to_owned()))?;
-    take_table(&mut document, "settings")
 }
 
 fn take_table(parent: &mut Table, key: &str) -> Result<Table, UserDataError> {

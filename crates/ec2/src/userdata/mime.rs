@@ -50,8 +50,15 @@ pub fn write(parts: &[Part]) -> String {
     text.replace('\r', "")
 }
 
+/// What was read, and what was passed over without being a fault to upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    pub parts: Vec<Part>,
+    pub notes: Vec<String>,
+}
+
 /// The parts of a multipart document, outermost level only.
-pub fn read(text: &str) -> Result<Vec<Part>, UserDataError> {
+pub fn read(text: &str) -> Result<Document, UserDataError> {
     let text = text.replace("\r\n", "\n");
     let (headers, body) = read_headers(text.trim_start())?;
     let content_type =
@@ -65,36 +72,45 @@ pub fn read(text: &str) -> Result<Vec<Part>, UserDataError> {
     read_parts(body, &boundary)
 }
 
-fn read_parts(body: &str, boundary: &str) -> Result<Vec<Part>, UserDataError> {
+/// Go's reader, and so upstream, takes the end of the text for the end of the document wherever no body is being read: after a
+/// boundary, in the headers of a part, and before the first part.
+fn read_parts(body: &str, boundary: &str) -> Result<Document, UserDataError> {
     let opening = format!("--{boundary}");
     let closing = format!("--{boundary}--");
     let mut parts: Vec<Part> = Vec::new();
     // The lines of the part being read; nothing before the first boundary, which is a preamble nobody sees.
     let mut current: Option<Vec<&str>> = None;
-    let mut lines = body.split('\n');
-    while let Some(line) = lines.next() {
+    for line in body.split('\n') {
         let bare = line.trim_end_matches([' ', '\t']);
         let closes = bare == closing;
         if closes || bare == opening {
             if let Some(lines) = current.take() {
                 parts.push(read_part(&lines.join("\n"))?);
             }
-            // Go's reader, and so upstream, takes the end of the text right after a boundary for the end of the document.
-            let mut rest = lines.clone();
-            let ends = rest.next().is_none_or(|next| next.is_empty() && rest.next().is_none());
-            if closes || ends {
-                return Ok(parts);
+            if closes {
+                return Ok(Document { parts, notes: Vec::new() });
             }
             current = Some(Vec::new());
         } else if let Some(part) = &mut current {
             part.push(line);
         }
     }
-    // Nothing but a preamble is a document without parts.
-    if current.is_none() {
-        return Ok(parts);
+    let Some(mut rest) = current else {
+        let note =
+            format!("user data: no line of the MIME document is its boundary {opening:?}, so all of it was dropped");
+        return Ok(Document { parts, notes: vec![note] });
+    };
+    // The last line end ends a line, and does not begin another.
+    if rest.last().is_some_and(|line| line.is_empty()) {
+        rest.pop();
     }
-    Err(fault(format!("the closing boundary {closing:?} is missing")))
+    if rest.iter().any(|line| line.trim().is_empty()) {
+        return Err(fault(format!("the closing boundary {closing:?} is missing")));
+    }
+    read_headers(&rest.join("\n"))?;
+    let note = || "user data: the MIME document ends in the headers of its last part, which was dropped".to_owned();
+    let notes = (!rest.is_empty()).then(note).into_iter().collect();
+    Ok(Document { parts, notes })
 }
 
 fn read_part(text: &str) -> Result<Part, UserDataError> {
@@ -134,7 +150,11 @@ fn read_headers(text: &str) -> Result<(Headers, &str), UserDataError> {
         } else {
             let (name, value) =
                 line.split_once(':').ok_or_else(|| fault(format!("the header line {line:?} has no colon")))?;
-            if name.is_empty() || name.contains([' ', '\t']) {
+            // Upstream's reader passes over these two.
+            if name.is_empty() || name.contains(' ') {
+                continue;
+            }
+            if name.contains('\t') {
                 return Err(fault(format!("{name:?} is not a header name")));
             }
             headers.push((canonical(name), value.trim().to_owned()));

@@ -3,30 +3,45 @@
 use serde_json::{Map, Value, json};
 
 use super::kubelet_args::{Reader, node_labels};
-use super::mime::{self, NODE_CONFIG, Part, SHELL_SCRIPT};
+use super::mime::{self, Document, NODE_CONFIG, Part, SHELL_SCRIPT};
 use super::yaml::to_yaml;
-use super::{Bootstrap, UserDataError, custom_text, looks_like_mime};
+use super::{Bootstrap, Rendered, UserDataError, custom_text, looks_like_mime};
 
-pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError> {
-    let mut parts = custom_parts(bootstrap)?;
+pub(super) fn render(bootstrap: &Bootstrap<'_>) -> Result<Rendered, UserDataError> {
+    let Document { mut parts, notes } = custom_parts(bootstrap)?;
     parts.push(Part::new(NODE_CONFIG, node_config(bootstrap)?));
-    Ok(mime::write(&parts))
+    Ok(Rendered { text: mime::write(&parts), notes })
 }
 
 /// nodeadm merges several NodeConfigs, ours last; so the user's own may be one, bare or in a MIME document.
-fn custom_parts(bootstrap: &Bootstrap<'_>) -> Result<Vec<Part>, UserDataError> {
-    let Some(text) = custom_text(bootstrap) else { return Ok(Vec::new()) };
+fn custom_parts(bootstrap: &Bootstrap<'_>) -> Result<Document, UserDataError> {
+    let plain = |parts| Document { parts, notes: Vec::new() };
+    let Some(text) = custom_text(bootstrap) else { return Ok(plain(Vec::new())) };
     if looks_like_mime(text) {
-        let parts = mime::read(text)?;
-        return Ok(parts.into_iter().map(|part| Part::new(part.content_type(), part.body.clone())).collect());
+        let Document { parts, notes } = mime::read(text)?;
+        let parts = parts.into_iter().map(|part| Part::new(part.content_type(), part.body.clone())).collect();
+        return Ok(Document { parts, notes });
     }
     let kind = if is_yaml_mapping(text) { NODE_CONFIG } else { SHELL_SCRIPT };
-    Ok(vec![Part::new(kind, text)])
+    Ok(plain(vec![Part::new(kind, text)]))
 }
 
+/// As upstream's reader decides, which reads the first document only, takes the last of two values for a key, and takes a
+/// document of nothing but comments for an empty mapping.
 fn is_yaml_mapping(text: &str) -> bool {
-    let documents: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
-    documents.is_ok_and(|documents| documents.first().is_some_and(Value::is_object))
+    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
+    let document: Result<Option<Value>, _> = serde_saphyr::from_str_with_options(&first_document(text), options);
+    document.is_ok_and(|document| document.is_none_or(|value| value.is_object() || value.is_null()))
+}
+
+/// Without the marker it may begin with.
+fn first_document(text: &str) -> String {
+    let marker = |line: &&str| *line == "---" || line.starts_with("--- ");
+    let is_bare = |line: &&str| line.trim().is_empty() || line.starts_with('#');
+    let before = text.lines().take_while(is_bare).count();
+    let mut lines = text.lines().skip(before).peekable();
+    let first = lines.next_if(marker).map(|line| line.trim_start_matches("---"));
+    first.into_iter().chain(lines.take_while(|line| !marker(line))).collect::<Vec<_>>().join("\n")
 }
 
 fn node_config(bootstrap: &Bootstrap<'_>) -> Result<String, UserDataError> {

@@ -164,7 +164,7 @@ fn al2_runs_the_bootstrap_script() {
 #[test]
 fn al2_puts_the_users_parts_first() {
     // covers: AWS-UD-08, AWS-UD-09
-    let own = |text: &str| mime::read(&Fixture::new(json!({})).custom(text).text(AmiFamily::Al2)).unwrap();
+    let own = |text: &str| mime::read(&Fixture::new(json!({})).custom(text).text(AmiFamily::Al2)).unwrap().parts;
     let parts = own("#!/bin/bash\r\necho hi\r\n");
     assert_eq!(parts.len(), 2);
     assert_eq!(parts[0], Part::new(mime::SHELL_SCRIPT, "#!/bin/bash\necho hi\n"));
@@ -205,7 +205,7 @@ fn al2023_gets_a_node_config() {
     let mut fixture = Fixture::new(kubelet.clone());
     fixture.raid0 = true;
     let text = fixture.text(AmiFamily::Al2023);
-    let parts = mime::read(&text).unwrap();
+    let parts = mime::read(&text).unwrap().parts;
     assert_eq!(parts.len(), 1);
     assert!(parts[0].body.starts_with("# Karpenter Generated NodeConfig\n"));
     kubelet["evictionSoftGracePeriod"] = json!({"memory.available": "2m0s"});
@@ -226,7 +226,7 @@ fn al2023_gets_a_node_config() {
     assert_eq!(node_config(&parts), want);
     fixture.labels.clear();
     fixture.raid0 = false;
-    let bare = node_config(&mime::read(&fixture.text(AmiFamily::Al2023)).unwrap());
+    let bare = node_config(&mime::read(&fixture.text(AmiFamily::Al2023)).unwrap().parts);
     assert!(bare["spec"]["kubelet"].get("flags").is_none() && bare["spec"]["instance"] == json!({"localStorage": {}}));
     fixture.cluster.cidr = None;
     assert_eq!(fixture.rendered(AmiFamily::Al2023).unwrap_err(), UserDataError::NoClusterCidr);
@@ -236,7 +236,7 @@ fn al2023_gets_a_node_config() {
 fn al2023_takes_three_kinds_of_user_data() {
     // covers: AWS-UD-18
     let own = |text: &str| {
-        let parts = mime::read(&Fixture::new(json!({})).custom(text).text(AmiFamily::Al2023)).unwrap();
+        let parts = mime::read(&Fixture::new(json!({})).custom(text).text(AmiFamily::Al2023)).unwrap().parts;
         node_config(&parts);
         parts
     };
@@ -294,8 +294,9 @@ fn bottlerocket_overwrites_the_users_settings() {
     }});
     assert_eq!(toml_of(&fixture), want);
     let notes = fixture.rendered(AmiFamily::Bottlerocket).unwrap().notes;
-    assert_eq!(notes.len(), 1);
-    assert!(notes[0].contains("made-up"));
+    let told = ["outside is outside of settings", "settings.kubernetes.made-up", "settings.kubernetes.node-taints"];
+    assert_eq!(notes.len(), told.len(), "{notes:?}");
+    assert!(notes.iter().zip(told).all(|(note, what)| note.contains(what)), "{notes:?}");
     let all = &toml_of(&Fixture::new(everything()))["settings"]["kubernetes"];
     assert_eq!(all["eviction-soft-grace-period"], json!({"memory.available": "2m0s"}));
     assert_eq!(all["image-gc-high-threshold-percent"], json!("85"));
@@ -399,11 +400,11 @@ proptest! {
             let first = fixture.rendered(family);
             prop_assert_eq!(&first, &fixture.rendered(family));
             if let (Ok(rendered), AmiFamily::Al2 | AmiFamily::Al2023) = (&first, family) {
-                let alone = mime::read(&Fixture::new(everything()).text(family)).unwrap();
-                let parts = mime::read(&rendered.text);
+                let alone = mime::read(&Fixture::new(everything()).text(family)).unwrap().parts;
+                let document = mime::read(&rendered.text);
                 // A user's part may hold our boundary; that is theirs to avoid, and still must not be a panic.
                 if !text.contains("--//") {
-                    let parts = parts.unwrap();
+                    let parts = document.unwrap().parts;
                     prop_assert_eq!(parts.last(), alone.last());
                 }
             }

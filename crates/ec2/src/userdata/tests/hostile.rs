@@ -120,7 +120,7 @@ proptest! {
         let mut fixture = Fixture::new(json!({"clusterDNS": [dns], "maxPods": 3}));
         fixture.cluster.name = name.clone();
         fixture.labels = [("a".to_owned(), label.clone())].into();
-        let parts = mime::read(&fixture.text(AmiFamily::Al2)).unwrap();
+        let parts = mime::read(&fixture.text(AmiFamily::Al2)).unwrap().parts;
         prop_assert_eq!(parts.len(), 1, "no text makes a part of its own");
         let script = &parts[0].body;
         prop_assert!(parses(script), "{:?}", script);
@@ -160,7 +160,7 @@ proptest! {
         prop_assert_eq!(&kubernetes["cluster-dns-ip"], &json!(dns));
         prop_assert_eq!(&kubernetes["node-labels"], &json!({key.clone(): value.clone()}));
         prop_assert_eq!(&kubernetes["kube-reserved"], &json!({key.clone(): value.clone()}));
-        let parts = mime::read(&fixture.text(AmiFamily::Al2023)).unwrap();
+        let parts = mime::read(&fixture.text(AmiFamily::Al2023)).unwrap().parts;
         prop_assert_eq!(parts.len(), 1);
         let config = node_config(&parts);
         let kubelet = &config["spec"]["kubelet"];

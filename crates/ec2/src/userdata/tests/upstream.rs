@@ -202,11 +202,11 @@ fn fixture(kubelet: Value) -> Fixture {
 fn node_configs_are_upstreams() {
     // covers: AWS-UD-13, AWS-UD-14, AWS-UD-17
     let text = fixture(kubelet()).text(AmiFamily::Al2023);
-    assert_eq!(mime::read(&text).unwrap()[0].body, FULL_NODE_CONFIG);
+    assert_eq!(mime::read(&text).unwrap().parts[0].body, FULL_NODE_CONFIG);
     let mut bare = Fixture::new(json!({"maxPods": 3}));
     (bare.labels, bare.cluster.ca_bundle) = (BTreeMap::new(), None);
     bare.taints.remove(0);
-    assert_eq!(mime::read(&bare.text(AmiFamily::Al2023)).unwrap()[0].body, BARE_NODE_CONFIG);
+    assert_eq!(mime::read(&bare.text(AmiFamily::Al2023)).unwrap().parts[0].body, BARE_NODE_CONFIG);
 }
 
 const BARE_NODE_CONFIG: &str = r##"# Karpenter Generated NodeConfig
@@ -292,6 +292,12 @@ fn mime_documents_are_read_where_upstream_reads_them() {
         (format!("{part}--B  "), Some(2)),
         (format!("{part}--B\n"), Some(2)),
         (format!("{part}--Bx\nmore\n--B--"), Some(2)),
+        // So is its end in the headers of a part, which upstream drops without a word.
+        (format!("{part}--B\nContent-Type: text/x-shellscript"), Some(2)),
+        (format!("{part}--B\nContent-Type: text/x-shellscript\n"), Some(2)),
+        (format!("{part}--B\nno header\n"), None),
+        (format!("{part}--B\nContent-Type: text/x-shellscript\n\n"), None),
+        (format!("--B\nX Own: passed over\n: too\n\necho\n--B--\n"), Some(2)),
         ("a preamble and nothing else".to_owned(), Some(1)),
         (String::new(), Some(1)),
         (part.to_owned(), None),
@@ -300,8 +306,52 @@ fn mime_documents_are_read_where_upstream_reads_them() {
         let document = format!("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"B\"\n\n{body}");
         for family in [AmiFamily::Al2, AmiFamily::Al2023] {
             let rendered = Fixture::new(json!({})).custom(&document).rendered(family);
-            let read = rendered.ok().map(|rendered| mime::read(&rendered.text).unwrap().len());
+            let read = rendered.ok().map(|rendered| mime::read(&rendered.text).unwrap().parts.len());
             assert_eq!(read, parts, "{document:?}");
         }
+    }
+}
+
+#[test]
+fn what_upstreams_reader_passes_over_is_said() {
+    // covers: AWS-UD-09, AWS-UD-18
+    let part = "--B\nContent-Type: text/x-shellscript\n\necho\n";
+    for (body, said) in [
+        (format!("{part}--B--\n"), None),
+        (format!("{part}--B\n"), None),
+        (format!("{part}--B\nContent-Type: text/x-shellscript\n"), Some("ends in the headers of its last part")),
+        (
+            "--C\n\nanother boundary than it says\n--C--\n".to_owned(),
+            Some("no line of the MIME document is its boundary"),
+        ),
+    ] {
+        let document = format!("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"B\"\n\n{body}");
+        for family in [AmiFamily::Al2, AmiFamily::Al2023] {
+            let notes = Fixture::new(json!({})).custom(&document).rendered(family).unwrap().notes;
+            assert_eq!(notes.len(), usize::from(said.is_some()), "{document:?}: {notes:?}");
+            assert!(notes.iter().zip(said).all(|(note, said)| note.contains(said)), "{document:?}: {notes:?}");
+        }
+    }
+}
+
+#[test]
+fn node_configs_are_told_from_scripts_as_upstream_does() {
+    // covers: AWS-UD-18
+    for (text, is_config) in [
+        ("a: 1\n", true),
+        ("a: 1\na: 2\n", true),
+        ("# a comment\n", true),
+        ("null", true),
+        ("---\na: 1\n", true),
+        ("# a comment\n--- \na: 1\n", true),
+        ("a: 1\n---\n[\n", true),
+        ("#!/bin/bash\necho hi", false),
+        ("[1]", false),
+        ("a: b: c\n", false),
+        ("spec:\n  x: *nope\n", false),
+    ] {
+        let parts = mime::read(&Fixture::new(json!({})).custom(text).text(AmiFamily::Al2023)).unwrap().parts;
+        assert_eq!(parts[0].content_type() == mime::NODE_CONFIG, is_config, "{text:?}");
+        assert_eq!(parts[0].body, text, "it is passed on as it is");
     }
 }
