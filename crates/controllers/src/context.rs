@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::disruption::regret::Regret;
 use crate::error::{Error, Result};
 use crate::freshness::{self, Freshness};
-use crate::lifecycle::Gone;
+use crate::lifecycle::{Gone, Questions};
 use crate::metrics::Metrics;
 use crate::provisioning::Remarked;
 use crate::provisioning::batcher::Batcher;
@@ -57,6 +57,7 @@ pub struct Context {
     pub plan_observer: OnceLock<PlanObserver>,
     pub(crate) remarked: Remarked,
     pub(crate) gone: Gone,
+    pub(crate) questions: Questions,
     pub(crate) untold: Untold,
     inbox: Inbox,
     unsynced_log: Every,
@@ -109,6 +110,7 @@ impl Context {
             plan_observer: OnceLock::new(),
             remarked: Remarked::default(),
             gone: Gone::default(),
+            questions: Questions::default(),
             untold: Untold::default(),
             inbox: Inbox::default(),
             unsynced_log: Every::default(),

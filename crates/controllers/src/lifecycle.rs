@@ -18,6 +18,7 @@ mod end;
 mod gone;
 mod health;
 mod patience;
+mod questions;
 mod reopening;
 mod steps;
 
@@ -42,6 +43,7 @@ use crate::settings::Settings;
 pub(crate) use end::{ask_again, terminate};
 pub(crate) use gone::Gone;
 pub use launched::Launched;
+pub(crate) use questions::Questions;
 
 /// The controller.
 #[derive(Debug)]

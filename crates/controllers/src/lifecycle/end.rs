@@ -12,6 +12,7 @@ use karpenter_provider::DeleteError;
 
 use super::finalize::{Step, next};
 use super::launched::Launched;
+use super::questions::next_question;
 use super::{launch, nodes_of};
 use crate::clock::until;
 use crate::context::Context;
@@ -23,21 +24,20 @@ use crate::recorder::{Event, ObjectRef};
 use crate::termination::node::deadline;
 use crate::unreadable::LOOK_AGAIN;
 
-/// How often the provider is asked whether a machine is gone.
-const TERMINATING: Duration = Duration::from_secs(5);
-
-/// How often it is asked at first: a machine without much to shut down takes no longer. Questions about many machines
-/// are one call.
-const TERMINATING_SOON: Duration = Duration::from_secs(1);
-const SOON: Duration = Duration::from_secs(10);
+/// How often it is looked whether a Node that is there after all has gone.
+const NODE_THERE: Duration = Duration::from_secs(1);
 
 /// What the end of a claim is decided from.
 const READS: [Kind; 2] = [Kind::NodeClaim, Kind::Node];
 
 /// When to ask again whether the machine of a claim is gone.
 pub(crate) fn ask_again(claim: &NodeClaim, now: Timestamp) -> Duration {
-    let since = claim.condition(INSTANCE_TERMINATING).map_or(now, |condition| condition.last_transition_time.0);
-    if until(since, now) < SOON { TERMINATING_SOON } else { TERMINATING }
+    until(now, next_question(terminating_since(claim).unwrap_or(now), now))
+}
+
+fn terminating_since(claim: &NodeClaim) -> Option<Timestamp> {
+    let condition = claim.condition(INSTANCE_TERMINATING).filter(|condition| condition.status == "True");
+    condition.map(|condition| condition.last_transition_time.0)
 }
 
 pub(super) async fn finalize(claim: &NodeClaim, context: &Context, launched: &Launched) -> Result<Action> {
@@ -72,7 +72,7 @@ pub(super) async fn finalize(claim: &NodeClaim, context: &Context, launched: &La
             }
             Step::Terminate { provider_id } => {
                 if is_node_there(&claim, &provider_id, context).await? {
-                    return Ok(Action::After(TERMINATING_SOON));
+                    return Ok(Action::After(NODE_THERE));
                 }
                 let gone = terminate(&claim, &provider_id, context).await?;
                 match record_termination(&claim, context).await? {
@@ -132,17 +132,25 @@ async fn annotate(claim: &NodeClaim, deadline: &str, context: &Context) -> Resul
     Ok(Some(annotated))
 }
 
-/// Asks the provider to terminate the machine; answers whether it is gone.
+/// Asks the provider to terminate the machine; answers whether it is gone. Who comes too early for another question is told that
+/// it is not.
 pub(crate) async fn terminate(claim: &NodeClaim, provider_id: &str, context: &Context) -> Result<bool> {
     if context.gone.has(provider_id) {
         return Ok(true);
+    }
+    let now = context.clock.now();
+    if terminating_since(claim).is_some_and(|since| !context.questions.is_due(provider_id, since, now)) {
+        return Ok(false);
     }
     // A Node that we have not heard of may have joined, with pods on it.
     context.heard_lately(&READS)?;
     let mut target = claim.clone();
     target.status.get_or_insert_default().provider_id = Some(provider_id.to_owned());
     match context.provider.delete(&target).await {
-        Ok(()) => Ok(false),
+        Ok(()) => {
+            context.questions.asked(provider_id, now);
+            Ok(false)
+        }
         Err(DeleteError::NotFound { .. }) => {
             context.gone.remember(provider_id, context.clock.now());
             Ok(true)
