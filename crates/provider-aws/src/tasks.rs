@@ -19,8 +19,9 @@ use crate::version;
 
 const HALF_A_DAY: Duration = Duration::from_secs(12 * 3600);
 const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
-/// Templates live a minute from their last use; a finer look would not delete them noticeably sooner.
-const TEMPLATE_SWEEP: Duration = Duration::from_secs(10);
+/// Templates live a minute from their last use. As seldom as upstream's: each that is deleted just before a launch wants it
+/// again is two calls more, and one that stays costs nothing.
+const TEMPLATE_SWEEP: Duration = Duration::from_secs(60);
 
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
 /// A spot warning leaves two minutes; after an outage of the queue most of them should be left.

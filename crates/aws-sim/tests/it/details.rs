@@ -463,7 +463,7 @@ async fn every_loop_has_its_interval() {
             "capacityreservation.capacitytype" | "capacityreservation.expiration" => minute,
             "interruption.instancestatus" | "cloudprovider.metrics" => minute,
             "zonalshift" => 30,
-            "providers.launchtemplate" => 10,
+            "providers.launchtemplate" => 60,
             "interruption" => 0,
             other => panic!("no interval is known of {other}"),
         };
