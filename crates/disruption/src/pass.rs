@@ -23,8 +23,8 @@ use crate::validation::Validation;
 use crate::verdicts::Verdicts;
 use crate::{Proposal, drift, miss};
 
-/// With more units than this a search finds what goes well together; with fewer there is little to put together, and the plan
-/// tells what to begin with.
+/// Where one command may have more nodes than this, a search finds what goes well together; with fewer there is little to put
+/// together, and the plan tells what to begin with.
 const FEW_UNITS: u64 = 7;
 /// After so long something is bought in advance again though the last time it came to nothing.
 const TRIED_AGAIN: Duration = Duration::from_hours(1);
@@ -126,8 +126,11 @@ fn steadily<'w>(
     check: Option<&WhatIf<'w>>,
     otherwise: &Found,
 ) -> Option<Found> {
+    // However much is decided in advance, no command has more nodes than the budget.
+    let at_once = |pool: &Arc<str>, left: u32| left.min(rules.most.get(pool).copied().unwrap_or(u32::MAX));
     let is_short = |(pool, left): (&Arc<str>, &u32)| {
-        *left > 0 && candidates.iter().filter(|candidate| candidate.pool == *pool).count() > *left as usize
+        let at_once = at_once(pool, *left) as usize;
+        at_once > 0 && candidates.iter().filter(|candidate| candidate.pool == *pool).count() > at_once
     };
     if candidates.len() > MOST_FOR_STEADINESS || !budget.iter().any(is_short) {
         return None;
@@ -144,7 +147,7 @@ fn steadily<'w>(
     }
     let plan = by_savings(&in_the_end.taken, candidates);
     let closed: Arc<[Arc<str>]> = plan.iter().flatten().map(|at| candidates[*at].name.clone()).collect();
-    let units: u64 = budget.values().map(|left| u64::from(*left)).sum();
+    let units: u64 = budget.iter().map(|(pool, left)| u64::from(at_once(pool, *left))).sum();
     let search = Search::new(rules, &mut apart, candidates, budget, check.clone());
     let mut steady = if units <= FEW_UNITS { search.follow(&plan) } else { search.run().0 };
     steady.assumes.closed = closed.clone();

@@ -33,6 +33,9 @@ const GROUPS: [usize; 5] = [2, 3, 5, 8, 16];
 /// With more candidates than this, groups are not tried at every place.
 const MOST_FOR_GROUPS: usize = 200;
 
+/// With more candidates than this they are not tried in the order of their prices as well.
+const MOST_FOR_ORDERS: usize = 100;
+
 /// With more candidates than this not every two of them are tried.
 const MOST_FOR_PAIRS: usize = 16;
 
@@ -194,20 +197,29 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         self.catch_up();
         let mut best: Vec<Vec<usize>> = Vec::new();
         let mut most = i64::MIN;
-        for start in starts {
+        let by_ratio = self.turns.clone();
+        let mut orders: Vec<(Option<Vec<usize>>, Arc<[usize]>)> =
+            starts.into_iter().map(|start| (start, by_ratio.clone())).collect();
+        if self.candidates.len() <= MOST_FOR_ORDERS {
+            orders.push((None, by_price(&by_ratio, self.candidates)));
+        }
+        for (start, turns) in orders {
             self.restart(base);
+            self.turns = turns;
             self.take_all(start);
             self.hold_together(base);
-            let savings: i64 = self.taken.iter().map(|taken| taken.trial.savings).sum();
+            let savings = self.savings();
             if savings > most {
                 most = savings;
                 best = self.members();
             }
         }
+        self.turns = by_ratio;
         if self.members() != best {
             self.rebuild(base, &best);
         }
         self.take_risks(base);
+        self.put_biggest_first(base);
         let found = self.finish();
         self.what_if.rollback(base);
         if self.moved {
@@ -246,6 +258,31 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         saving.max_by_key(|(savings, at)| (*savings, usize::MAX - at)).map(|(_, at)| at)
     }
 
+    fn savings(&self) -> i64 {
+        self.taken.iter().map(|taken| taken.trial.savings).sum()
+    }
+
+    /// Where budgets let some go before others, those go first that save most with each node, if that makes no other difference.
+    fn put_biggest_first(&mut self, base: Mark) {
+        let of_pool = |pool: usize| self.pool_of.iter().filter(|of| **of == pool).count();
+        let is_short = (0..self.most.len()).any(|pool| of_pool(pool) > self.most[pool] as usize);
+        if !is_short || self.taken.len() > MOST_ONE_BY_ONE {
+            return;
+        }
+        let each = |taken: &Taken| taken.trial.savings / taken.members.len().max(1) as i64;
+        let mut order: Vec<&Taken> = self.taken.iter().collect();
+        order.sort_by_key(|taken| std::cmp::Reverse(each(taken)));
+        let sets: Vec<Vec<usize>> = order.into_iter().map(|taken| taken.members.clone()).collect();
+        let (before, savings) = (self.members(), self.savings());
+        if sets == before {
+            return;
+        }
+        self.rebuild(base, &sets);
+        if self.members() != sets || self.savings() != savings {
+            self.rebuild(base, &before);
+        }
+    }
+
     fn members(&self) -> Vec<Vec<usize>> {
         self.taken.iter().map(|taken| taken.members.clone()).collect()
     }
@@ -262,6 +299,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         }
         self.take_all(None);
         self.hold_together(base);
+        self.put_biggest_first(base);
         self.finish_at(base)
     }
 
@@ -323,7 +361,9 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
             let others: BTreeSet<usize> = (0..trial.replacements.len()).filter(|new| !needed.contains(new)).collect();
             let stays = |at: &usize| self.bought_for(&[*at], &trial).is_disjoint(&others);
             let fewer: Vec<usize> = members.iter().copied().filter(stays).collect();
-            return fewer.len() > now.len() && self.take_in_waves(&fewer, waves);
+            // With as many it would be the same again: what is bought is for pods of none of them.
+            let is_another = now.len() < fewer.len() && fewer.len() < members.len();
+            return is_another && self.take_in_waves(&fewer, waves);
         }
         let price = |members: &[usize]| members.iter().map(|at| self.candidates[*at].price.0 as i64).sum::<i64>();
         let worth_it = match waves {
@@ -865,6 +905,13 @@ fn interleaved(candidates: &[Arc<Candidate>]) -> Vec<usize> {
     }
     let longest = by_pool.values().map(Vec::len).max().unwrap_or(0);
     (0..longest).flat_map(|round| by_pool.values().filter_map(move |of_pool| of_pool.get(round).copied())).collect()
+}
+
+/// The dearest first, of equals as before.
+fn by_price(turns: &[usize], candidates: &[Arc<Candidate>]) -> Arc<[usize]> {
+    let mut order = turns.to_vec();
+    order.sort_by_key(|at| std::cmp::Reverse(candidates[*at].price));
+    order.into()
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub struct Validation<'s, 'w> {
     with_pending: Option<WhatIf<'w>>,
     /// Nodes that take no pods but those of drifted nodes.
     restless: Vec<usize>,
+    /// Nodes that commands take away, and which take no pods of anybody.
+    gone: BTreeSet<usize>,
     at: FxHashMap<&'w str, usize>,
 }
 
@@ -98,7 +100,7 @@ impl<'s, 'w> Validation<'s, 'w> {
                 left.insert((pool, reason), allowance.left());
             }
         }
-        Self { snapshot, standings, left, what_if, with_pending, restless, at }
+        Self { snapshot, standings, left, what_if, with_pending, restless, gone: BTreeSet::new(), at }
     }
 
     /// Budgets count nodes whose instances are terminating no more, though they are still there. What has waited for others to
@@ -127,7 +129,8 @@ impl<'s, 'w> Validation<'s, 'w> {
         let named = world.nodes.iter().zip(&standings.of).filter(|(_, standing)| standing.is_some());
         let standings = named.map(|(node, standing)| (node.name.clone(), standing.clone())).collect();
         let with_pending = what_if.together(movable);
-        Self { snapshot, standings, left, what_if, with_pending, restless: Vec::new(), at }
+        let (restless, gone) = Default::default();
+        Self { snapshot, standings, left, what_if, with_pending, restless, gone, at }
     }
 
     /// In the order in which they were decided, empty nodes first. What holds, the next command finds gone.
@@ -136,7 +139,8 @@ impl<'s, 'w> Validation<'s, 'w> {
             Method::Empty => self.still_empty(command),
             Method::StaticDrift | Method::Multi | Method::Single => self.still_worth_it(command),
             Method::Drift => {
-                let restless = std::mem::take(&mut self.restless);
+                let mut restless = std::mem::take(&mut self.restless);
+                restless.retain(|node| !self.gone.contains(node));
                 self.each_what_if(|what_if| what_if.reopen(&restless));
                 let validated = self.still_worth_it(command);
                 self.each_what_if(|what_if| restless.iter().for_each(|node| what_if.close(*node)));
@@ -163,6 +167,7 @@ impl<'s, 'w> Validation<'s, 'w> {
                 validated.over_budget.insert(candidate.name.clone());
             }
         }
+        self.gone.extend(&leaving);
         // They take no pods of other commands. Nobody moves, so this cannot fail.
         self.each_what_if(|what_if| {
             let _ = what_if.leave(&leaving, &[]);
@@ -200,6 +205,7 @@ impl<'s, 'w> Validation<'s, 'w> {
         } else if !self.places(command, &nodes, &pods) {
             return refused(Refusal::Scheduling);
         }
+        self.gone.extend(&nodes);
         let wanted = count(command.candidates.iter().map(|candidate| &candidate.pool));
         let names = command.candidates.iter().map(|candidate| candidate.name.clone()).collect();
         if !self.has_left(command.method.reason(), &wanted) {
