@@ -70,9 +70,9 @@ const LOOK_FOR_EMPTY: Duration = Duration::from_secs(1);
 const UNSYNCED: Duration = Duration::from_secs(1);
 /// A decision to save money must hold for so long before it is carried out.
 const VALIDATION: Duration = Duration::from_secs(15);
-/// So many times what budgets allow is decided in one pass. What has held for long enough then goes as soon as what goes before
-/// it is gone; without it, every node would wait for another pass and another validation.
-const AHEAD: u32 = 3;
+/// So many times what budgets allow is decided in one pass: under the default budget, all there is. What has held for long enough
+/// then goes as soon as what goes before it is gone; without it, every node would wait for another pass and another validation.
+const AHEAD: u32 = 10;
 /// For so long a decision waits for its budget, or for what the commands before it move.
 const BUDGET: Duration = Duration::from_secs(45);
 /// Between two looks whether the budget has room.
@@ -411,13 +411,10 @@ impl Disruption {
             return Vec::new();
         };
         let (picture, policy, commands) = (Arc::new(picture), self.policy(context), batch.commands.clone());
-        let (seen, waited) = (picture.clone(), batch.again.is_some());
+        let seen = picture.clone();
         let validated: Vec<Validated> = off_thread(move || {
             let snapshot = seen.snapshot();
             let mut validation = Validation::new(&snapshot, &policy, &commands);
-            if waited {
-                validation = validation.counting_terminating();
-            }
             commands.iter().map(|command| validation.validate(command)).collect()
         })
         .await;

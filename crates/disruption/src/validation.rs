@@ -103,19 +103,6 @@ impl<'s, 'w> Validation<'s, 'w> {
         Self { snapshot, standings, left, what_if, with_pending, restless, gone: BTreeSet::new(), at }
     }
 
-    /// Budgets count nodes whose instances are terminating no more, though they are still there. What has waited for others to
-    /// go waits for these as well: no more nodes are on their way out at once than budgets allow.
-    pub fn counting_terminating(mut self) -> Self {
-        let terminating = self.snapshot.world.nodes.iter().zip(&self.snapshot.nodes);
-        let pools: Vec<&str> =
-            terminating.filter(|(_, facts)| facts.instance_terminating).filter_map(|(node, _)| node.pool()).collect();
-        for ((pool, _), left) in &mut self.left {
-            let gone = pools.iter().filter(|name| ***name == **pool).count();
-            *left = left.saturating_sub(u32::try_from(gone).unwrap_or(u32::MAX));
-        }
-        self
-    }
-
     /// As [`Self::new`], by what a pass has worked out already: `what_if` is the cluster as consolidation found it.
     pub(crate) fn within_pass(
         snapshot: &'s Snapshot<'w>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use karpenter_api::NodeClaim;
-use karpenter_api::conditions::{CONSOLIDATABLE, DRIFTED, INITIALIZED, READY, Status};
+use karpenter_api::conditions::{CONSOLIDATABLE, DRIFTED, INITIALIZED, INSTANCE_TERMINATING, READY, Status};
 use karpenter_api::labels::DO_NOT_DISRUPT;
 use karpenter_core::labels::NODEPOOL;
 use karpenter_core::node::Stage;
@@ -45,7 +45,9 @@ impl State {
                 let says = |claim: &Option<Arc<NodeClaim>>, kind: &str| {
                     claim.as_ref().is_some_and(|claim| claim.condition_status(kind) == Status::True)
                 };
-                if [CONSOLIDATABLE, DRIFTED].iter().any(|kind| says(&pair.new, kind) && !says(&pair.old, kind)) {
+                // A node whose instance terminates leaves its place in the budget to the next one.
+                let news = [CONSOLIDATABLE, DRIFTED, INSTANCE_TERMINATING];
+                if news.iter().any(|kind| says(&pair.new, kind) && !says(&pair.old, kind)) {
                     self.unsettled += 1;
                 }
                 self.settle_claim(&change.key.name, pair.new.as_deref());
