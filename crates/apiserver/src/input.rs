@@ -1,5 +1,6 @@
 //! Bodies: JSON or YAML in, a value out, and the check that it is of the kind the path says.
 
+use karpenter_kinds::duplicates;
 use karpenter_kinds::fielderror::FieldError;
 use karpenter_kinds::protobuf;
 use karpenter_kinds::types::Types;
@@ -31,7 +32,7 @@ pub(crate) fn parse(request: &Request) -> Result<(Value, Vec<String>), ApiError>
 }
 
 pub(crate) fn json(body: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
-    crate::duplicates::read(body).map_err(|error| ApiError::bad_request(go_json::syntax_error(body, &error)))
+    duplicates::read(body).map_err(|error| ApiError::bad_request(go_json::syntax_error(body, &error)))
 }
 
 /// A YAML document, with strict errors for keys that occur twice.

@@ -24,7 +24,6 @@ mod custom;
 mod delete;
 mod discovery;
 mod dispatch;
-mod duplicates;
 mod error;
 mod escalation;
 mod faults;

@@ -347,7 +347,7 @@ fn describe(value: &Value) -> String {
 }
 
 /// Go's base64 decoder ignores line breaks and is otherwise strict; what it accepts is written back without them.
-fn base64_canonical(text: &str) -> Result<String, String> {
+pub(crate) fn base64_canonical(text: &str) -> Result<String, String> {
     let cleaned: String = text.chars().filter(|c| *c != '\n' && *c != '\r').collect();
     let illegal = |at: usize| format!("illegal base64 data at input byte {at}");
     let body = cleaned.trim_end_matches('=');

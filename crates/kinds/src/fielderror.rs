@@ -186,6 +186,6 @@ impl Shown for Value {
 }
 
 /// Go's `%q`, near enough: Rust's differs in how it escapes what is not printable.
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     format!("{text:?}")
 }

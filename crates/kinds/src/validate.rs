@@ -113,7 +113,7 @@ fn content(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
     }
 }
 
-fn name_rule(kind: &str) -> NameRule {
+pub(crate) fn name_rule(kind: &str) -> NameRule {
     match kind {
         "Namespace" | "PodGroup" => NameRule::Label,
         "Service" => NameRule::Label,

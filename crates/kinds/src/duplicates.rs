@@ -1,17 +1,25 @@
-//! Keys that occur twice in a JSON object: the last one wins, and strict validation says so.
+//! Keys that occur twice in a JSON object: the last one wins, and strict readers say so.
 
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 /// The document, and its strict errors such as `duplicate field "spec.replicas"`.
-pub(crate) fn read(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+pub fn read(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = Walk { path: Path::Top, found: &mut found }.deserialize(&mut deserializer)?;
+    let value = noting("", &mut found).deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok((value, found))
+    let told = found.iter().map(|path| format!("duplicate field {path:?}"));
+    Ok((value, told.collect()))
+}
+
+/// Reads a value and adds the paths of fields that occur twice in it, below the path it stands at.
+pub fn noting<'de, 'a>(at: &'a str, found: &'a mut Vec<String>) -> impl DeserializeSeed<'de, Value = Value> + 'a {
+    let path = if at.is_empty() { Path::Top } else { Path::Key(&Path::Top, at) };
+    Walk { path, found }
 }
 
 /// Where we are, put into words only when there is something to say.
@@ -93,14 +101,19 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            if fields.contains_key(&key) {
-                let message = format!("duplicate field {:?}", Path::Key(&self.path, &key).to_string());
-                if !self.found.contains(&message) {
-                    self.found.push(message);
+            let value = map.next_value_seed(Walk { path: Path::Key(&self.path, &key), found: self.found })?;
+            match fields.entry(key) {
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
+                }
+                Entry::Occupied(mut entry) => {
+                    let path = Path::Key(&self.path, entry.key()).to_string();
+                    if !self.found.contains(&path) {
+                        self.found.push(path);
+                    }
+                    entry.insert(value);
                 }
             }
-            let value = map.next_value_seed(Walk { path: Path::Key(&self.path, &key), found: self.found })?;
-            fields.insert(key, value);
         }
         Ok(Value::Object(fields))
     }
