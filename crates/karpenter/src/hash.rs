@@ -78,12 +78,12 @@ fn line(mut raw: RawObject, defaults: bool, bundle: Option<&str>) -> Result<Opti
     };
     Ok(match kind {
         Kind::NodePool => {
-            let pool: NodePool = read_strictly(object).map_err(told)?;
+            let pool: NodePool = read_strictly(&object).map_err(told)?;
             let (hash, name) = (nodepool_hash(&pool), pool.metadata.name.unwrap_or_default());
             Some(Line { kind: "NodePool", name, hash, hash_version: NODEPOOL_HASH_VERSION })
         }
         Kind::EC2NodeClass => {
-            let class: EC2NodeClass = read_strictly(object).map_err(told)?;
+            let class: EC2NodeClass = read_strictly(&object).map_err(told)?;
             let hash = ec2nodeclass_hash(&class, bundle);
             let name = class.metadata.name.unwrap_or_default();
             Some(Line { kind: "EC2NodeClass", name, hash, hash_version: EC2NODECLASS_HASH_VERSION })

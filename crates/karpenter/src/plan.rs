@@ -16,7 +16,7 @@ use karpenter_controllers::provisioning::claim;
 use karpenter_core::World;
 use karpenter_core::plan::Plan;
 use karpenter_disruption::Proposal;
-use karpenter_manifests::{Loaded, Options, load, read_sources};
+use karpenter_manifests::{Input, Loaded, Options, load, read_input};
 
 use crate::bad_input::BadInput;
 use crate::catalogue::{CatalogueArgs, Market};
@@ -79,7 +79,11 @@ const LEFT_OVER: u8 = 3;
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let env = |name: &str| std::env::var(name).ok();
     let settings = args.settings.resolve(&env).map_err(BadInput)?;
-    let sources = read_sources(&args.file, &mut io::stdin().lock()).map_err(BadInput::from_all)?;
+    let Input { sources, notes } = read_input(&args.file, &mut io::stdin().lock()).map_err(BadInput::from_all)?;
+    // Said first: it may be why the rest looks as it does.
+    for note in notes {
+        eprintln!("note: {note}");
+    }
     let market = args.catalogue.open(&env)?;
     let loaded = load(
         sources,

@@ -134,7 +134,11 @@ fn pod(spec: Value) -> Value {
 }
 
 fn asking(resources: Value) -> Value {
-    json!({"name": "c", "image": "i", "resources": resources})
+    named("c", resources)
+}
+
+fn named(name: &str, resources: Value) -> Value {
+    json!({"name": name, "image": "i", "resources": resources})
 }
 
 #[test]
@@ -151,11 +155,11 @@ fn edits_of_a_pod_come_true() {
         ),
         (json!({"containers": [asking(json!({"limits": {"cpu": "5"}}))]}), "spec.containers[0].resources.requests.cpu"),
         (
-            json!({"containers": [asking(json!({"requests": {"cpu": "1"}})), asking(json!({"requests": {"cpu": "3500m"}}))]}),
+            json!({"containers": [asking(json!({"requests": {"cpu": "1"}})), named("d", json!({"requests": {"cpu": "3500m"}}))]}),
             "spec.containers[1].resources.requests.cpu",
         ),
         (
-            json!({"initContainers": [asking(json!({"requests": {"cpu": "5"}}))]}),
+            json!({"initContainers": [named("before", json!({"requests": {"cpu": "5"}}))]}),
             "spec.initContainers[0].resources.requests.cpu",
         ),
         (
@@ -210,6 +214,8 @@ fn a_toleration_is_appended() {
 fn what_comes_from_a_workload_is_edited_there() {
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {
         "containers": [asking(json!({"requests": {"cpu": "5"}}))]}});
+    let mut once = template.clone();
+    once["spec"]["restartPolicy"] = json!("Never");
     for (api_version, kind, spec) in [
         (
             "apps/v1",
@@ -221,7 +227,7 @@ fn what_comes_from_a_workload_is_edited_there() {
             "StatefulSet",
             json!({"replicas": 2, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}}, "template": template}),
         ),
-        ("batch/v1", "Job", json!({"parallelism": 2, "template": template})),
+        ("batch/v1", "Job", json!({"parallelism": 2, "template": once})),
     ] {
         let workload = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "web", "namespace": "shop"}, "spec": spec});
         let told = come_true(&world(pool(), &[workload]));

@@ -8,6 +8,7 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelectorRequirement, ObjectMeta};
 use karpenter_api::Quantity;
+use karpenter_index::Fault;
 use karpenter_index::reduce::{effective_requests, limits_stand_in_for_requests};
 use rustc_hash::FxHashMap;
 
@@ -58,6 +59,21 @@ impl Admission {
             };
         }
         merge_label_keys(metadata, spec);
+    }
+
+    /// The refusal of a new pod that gives a priority of its own: that is for its class to say. Of a class that is not in the
+    /// input nobody knows.
+    pub(crate) fn refused_priority(&self, spec: &core_v1::PodSpec) -> Option<Fault> {
+        let computed = match spec.priority_class_name.as_deref() {
+            None | Some("") => self.default_priority.unwrap_or(0),
+            Some(class) => self.priority(class)?,
+        };
+        let given = spec.priority.filter(|given| *given != computed)?;
+        let message = format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed \
+             {computed} from the given PriorityClass name"
+        );
+        Some(Fault { field: "spec.priority".to_owned(), message })
     }
 
     fn priority(&self, class: &str) -> Option<i32> {

@@ -6,13 +6,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use karpenter_kinds::duplicates;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use crate::parse_errors;
 use crate::source::Source;
 
 /// Where an object was found. Documents and items count from 1.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     pub file: Arc<str>,
     pub document: usize,
@@ -36,64 +38,69 @@ pub(crate) trait Sink {
 }
 
 pub(crate) fn each_object(source: &Source, sink: &mut dyn Sink) {
-    let text = source.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&source.bytes);
-    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
-    if matches!(first, Some(b'{' | b'[')) && json(&source.name, text, sink) {
-        return;
-    }
-    match std::str::from_utf8(text) {
-        Ok(text) => yaml(&source.name, text, sink),
-        Err(error) => {
-            let place = Place { file: source.name.clone(), document: 1, item: None };
-            sink.fault(place, format!("not UTF-8 at byte {}", error.valid_up_to()));
+    let bytes = source.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&source.bytes);
+    let mut place = Place { file: source.name.clone(), document: 1, item: None };
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => return sink.fault(place, format!("is not UTF-8 at byte {}", error.valid_up_to())),
+    };
+    for (first_line, chunk) in split_documents(text) {
+        let chunk = Chunk { first_line, text: chunk };
+        if !(chunk.text.trim_start().starts_with(['{', '[']) && chunk.json(&mut place, sink)) {
+            chunk.yaml(&mut place, sink);
         }
     }
 }
 
-/// Reads JSON documents one after the other. `false`: this is something else, and nothing has been taken from it. Text
-/// that only begins like JSON (YAML in flow style) is told apart by its very first document.
-fn json(file: &Arc<str>, text: &[u8], sink: &mut dyn Sink) -> bool {
-    let mut stream = serde_json::Deserializer::from_slice(text);
-    let mut document = 0;
-    while stream.end().is_err() {
-        document += 1;
-        let mut taken = 0;
-        let place = Place { file: file.clone(), document, item: None };
-        let read = Document { place: &place, sink, taken: &mut taken }.deserialize(&mut stream);
-        if let Err(error) = read {
-            let json_only = file.ends_with(".json");
-            if document == 1 && taken == 0 && !json_only && error.is_syntax() {
-                return false;
+/// What stands between two separators: a YAML document, or JSON documents one after the other.
+struct Chunk<'a> {
+    /// Lines of the file before it.
+    first_line: usize,
+    text: &'a str,
+}
+
+impl Chunk<'_> {
+    /// `false`: this is something else, and nothing has been taken from it. Text that only begins like JSON (YAML in flow
+    /// style) is told apart by its very first document.
+    fn json(&self, place: &mut Place, sink: &mut dyn Sink) -> bool {
+        let mut stream = serde_json::Deserializer::from_str(self.text);
+        let first = place.document;
+        while stream.end().is_err() {
+            let mut taken = 0;
+            let read = Document { place, sink, taken: &mut taken }.deserialize(&mut stream);
+            if let Err(error) = read {
+                let json_only = place.file.ends_with(".json");
+                if place.document == first && taken == 0 && !json_only && error.is_syntax() {
+                    return false;
+                }
+                sink.fault(place.clone(), parse_errors::json(&error, self.first_line));
+                place.document += 1;
+                return true;
             }
-            sink.fault(place, error.to_string());
-            return true;
+            place.document += 1;
         }
+        true
     }
-    true
-}
 
-fn yaml(file: &Arc<str>, text: &str, sink: &mut dyn Sink) {
-    let mut count = 0;
-    for (first_line, document) in split_documents(text) {
+    fn yaml(&self, place: &mut Place, sink: &mut dyn Sink) {
         // Nothing but comments is no document to a reader of manifests.
         let holds_nothing = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
-        if document.lines().all(holds_nothing) {
-            continue;
+        if self.text.lines().all(holds_nothing) {
+            return;
         }
-        count += 1;
-        let place = Place { file: file.clone(), document: count, item: None };
         let mut taken = 0;
-        let read = serde_saphyr::with_deserializer_from_str_with_options(document, yaml_options(), |stream| {
-            Document { place: &place, sink, taken: &mut taken }.deserialize(stream)
+        let read = serde_saphyr::with_deserializer_from_str_with_options(self.text, yaml_options(), |stream| {
+            Document { place, sink, taken: &mut taken }.deserialize(stream)
         });
         if let Err(error) = read {
-            let error = error.without_snippet();
-            let line = error.location().map(|at| first_line + at.line() as usize);
-            let text = error.to_string().replace('\n', " ");
-            sink.fault(place, line.map_or(text.clone(), |line| format!("line {line} of the file: {text}")));
+            sink.fault(place.clone(), parse_errors::yaml(&error, self.first_line));
         }
+        place.document += 1;
     }
 }
+
+/// More levels than any object has.
+const MAX_DEPTH: usize = 128;
 
 fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
@@ -102,7 +109,7 @@ fn yaml_options() -> serde_saphyr::Options {
             max_events: usize::MAX,
             max_nodes: usize::MAX,
             max_total_scalar_bytes: usize::MAX,
-            max_depth: 128,
+            max_depth: MAX_DEPTH,
         },
         // `defaultMode: 0644` is octal to kubectl.
         legacy_octal_numbers: true,
@@ -161,18 +168,23 @@ impl<'de> Visitor<'de> for Document<'_> {
         let mut is_list = false;
         // Items whose kind only the list could tell, where the list has not told its own yet.
         let mut nameless = Vec::new();
+        let mut twice = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
             if key == "items" {
                 is_list = true;
                 let kind = item_kind(&object);
                 map.next_value_seed(Items { document: &mut self, kind, nameless: &mut nameless })?;
-            } else {
-                object.insert(key, map.next_value()?);
+                continue;
             }
+            let value = map.next_value_seed(duplicates::noting(&key, &mut twice))?;
+            if object.contains_key(&key) {
+                twice.push(key.clone());
+            }
+            object.insert(key, value);
         }
         if !is_list {
             *self.taken += 1;
-            self.sink.object(self.place.clone(), object);
+            self.hand_on(self.place.clone(), object, &twice);
             return Ok(());
         }
         let kind = item_kind(&object);
@@ -181,6 +193,18 @@ impl<'de> Visitor<'de> for Document<'_> {
             self.sink.object(place, item);
         }
         Ok(())
+    }
+}
+
+impl Document<'_> {
+    fn hand_on(&mut self, place: Place, object: Map<String, Value>, twice: &[String]) {
+        for field in twice {
+            let text = |object: &Map<String, Value>, key: &str| object.get(key)?.as_str().map(str::to_owned);
+            let name = object.get("metadata").and_then(Value::as_object).and_then(|metadata| text(metadata, "name"));
+            let title = [text(&object, "kind"), name].into_iter().flatten().collect::<Vec<_>>().join(" ");
+            self.sink.fault(place.clone(), format!("{title}: {field}: is given twice"));
+        }
+        self.sink.object(place, object);
     }
 }
 
@@ -225,7 +249,8 @@ impl<'de> Visitor<'de> for Items<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut position = 0;
-        while let Some(item) = items.next_element::<Value>()? {
+        let mut twice = Vec::new();
+        while let Some(item) = items.next_element_seed(duplicates::noting("", &mut twice))? {
             position += 1;
             let place = Place { item: Some(position), ..self.document.place.clone() };
             *self.document.taken += 1;
@@ -235,7 +260,7 @@ impl<'de> Visitor<'de> for Items<'_, '_> {
             };
             name_kind(&mut item, self.kind.as_ref());
             if item.contains_key("kind") {
-                self.document.sink.object(place, item);
+                self.document.hand_on(place, item, &std::mem::take(&mut twice));
             } else {
                 self.nameless.push((place, item));
             }

@@ -20,12 +20,15 @@ use serde_json::{Map, Value};
 
 use crate::InputFault;
 use crate::admission::Admission;
+use crate::checks::{self, Checked, Checks, Weight};
 use crate::complete;
 use crate::document::{Place, Sink};
 use crate::identity::{Identity, uid};
 use crate::kinds::{Known, Lookup, lookup};
 use crate::older;
-use crate::strict::read_strictly;
+use crate::position;
+use crate::refusals::Refusals;
+use crate::strict::read_checked;
 use crate::workload::{self, Workload, controller};
 use crate::written::Written;
 
@@ -50,6 +53,8 @@ pub(crate) enum Slot {
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(crate) faults: Vec<InputFault>,
+    /// The fields that faults have been told of.
+    fields_told: FxHashSet<(Place, Vec<position::Step>)>,
     pub(crate) notes: Vec<String>,
     pub(crate) interner: Interner,
     pub(crate) slots: Vec<Slot>,
@@ -72,31 +77,63 @@ pub(crate) struct Gathered {
     pub(crate) namespaces: BTreeMap<Arc<str>, Labels>,
     pub(crate) budgets: Vec<Found<PodDisruptionBudget>>,
     pub(crate) written: Written,
+    /// Objects of whatever kind.
+    pub(crate) objects: usize,
     skipped: BTreeMap<String, usize>,
+    refusals: Refusals,
+    checks: Checks,
+    /// Names made for objects that leave it to the server.
+    generated: usize,
 }
 
 impl Gathered {
-    /// A line for each kind that was passed over.
-    pub(crate) fn note_skipped_kinds(&mut self) {
+    /// A line for each kind that was passed over, and for each thing that a server of today would refuse.
+    pub(crate) fn finish_notes(&mut self) {
         for (kind, count) in std::mem::take(&mut self.skipped) {
             self.notes.push(format!("skipped {count} {kind}: plans do not depend on this kind"));
         }
+        self.notes.extend(std::mem::take(&mut self.refusals).notes());
     }
 
     pub(crate) fn fault(&mut self, place: &Place, object: &str, fault: Fault) {
         let Fault { field, message } = fault;
+        let message = on_one_screen(message);
         let same = |told: &InputFault| told.place == *place && told.field == field && told.message == message;
         if self.faults.iter().rev().take_while(|told| told.place == *place).any(same) {
             return;
         }
+        self.fields_told.insert((place.clone(), below_the_top(&field)));
         self.faults.push(InputFault { place: place.clone(), object: object.to_owned(), field, message });
     }
 
+    /// Faults of an object that reading found; what validation has said of a field is not said again in other words.
     pub(crate) fn refuse(&mut self, place: &Place, refused: Refused) {
         for fault in refused.faults {
-            self.fault(place, &refused.object, fault);
+            if !self.fields_told.contains(&(place.clone(), below_the_top(&fault.field))) {
+                self.fault(place, &refused.object, fault);
+            }
         }
     }
+}
+
+/// A field without its first step: the server says `metadata.taints` of what stands at `spec.taints`.
+fn below_the_top(field: &str) -> Vec<position::Step> {
+    let mut steps = position::steps(field);
+    if steps.len() > 1 {
+        steps.remove(0);
+    }
+    steps
+}
+
+/// Messages show the values they are about, and those may be long.
+fn on_one_screen(message: String) -> String {
+    const MOST: usize = 1000;
+    if message.chars().count() <= MOST {
+        return message;
+    }
+    let letters: Vec<char> = message.chars().collect();
+    let (start, end) = (&letters[..MOST / 2], &letters[letters.len() - MOST / 4..]);
+    start.iter().chain(" … ".chars().collect::<Vec<_>>().iter()).chain(end).collect()
 }
 
 /// The first reading: only what admission consults, because it may stand behind the pods it applies to.
@@ -116,21 +153,21 @@ impl Sink for AdmissionSink<'_> {
         let Lookup::Known(kind) = lookup(&text("apiVersion"), &text("kind")) else {
             return;
         };
-        let object = Value::Object(object);
+        let object = &Value::Object(object);
         // What cannot be read is reported by the second reading.
         match kind {
             Known::PriorityClass => {
-                if let Ok(class) = read_strictly(object) {
+                if let Ok(class) = read_checked(object) {
                     self.0.priority_class(class);
                 }
             }
             Known::RuntimeClass => {
-                if let Ok(class) = read_strictly(object) {
+                if let Ok(class) = read_checked(object) {
                     self.0.runtime_class(class);
                 }
             }
             Known::LimitRange => {
-                if let Ok(range) = read_strictly::<core_v1::LimitRange>(object) {
+                if let Ok(range) = read_checked::<core_v1::LimitRange>(object) {
                     let namespace = range.metadata.namespace.clone().unwrap_or_else(|| DEFAULT.to_owned());
                     self.0.limit_range(namespace.into(), range);
                 }
@@ -152,88 +189,123 @@ pub(crate) struct GatherSink<'a> {
 
 impl Sink for GatherSink<'_> {
     fn fault(&mut self, place: Place, message: String) {
+        self.gathered.objects += 1;
         self.gathered.fault(&place, "", Fault { field: String::new(), message });
     }
 
-    fn object(&mut self, place: Place, mut object: Map<String, Value>) {
-        match older::modern(&object) {
+    fn object(&mut self, place: Place, object: Map<String, Value>) {
+        self.gathered.objects += 1;
+        let told = self.gathered.faults.len();
+        let written = Value::Object(object);
+        self.examine(&place, &written);
+        self.gathered.faults[told..].sort_by_cached_key(|fault| position::of(&fault.field, &written));
+    }
+}
+
+impl GatherSink<'_> {
+    fn examine(&mut self, place: &Place, written: &Value) {
+        let converted = match written.as_object().and_then(older::modern) {
             Some(Ok(converted)) => {
-                let name = object.get("metadata").and_then(|all| all.get("name")).and_then(Value::as_str);
-                let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-                let name = name.unwrap_or_default();
                 self.gathered.notes.push(format!(
-                    "{place}: {kind} {name} is v1beta1 and read as v1; `karpenter convert` writes it so"
+                    "{place}: {} is v1beta1 and read as v1; `karpenter convert` writes it so",
+                    title(written, false)
                 ));
-                object = converted;
+                Some(Value::Object(converted))
             }
             Some(Err(faults)) => {
-                let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
                 for karpenter_api::Fault { field, message } in faults {
-                    self.gathered.fault(&place, &kind, Fault { field, message });
+                    self.gathered.fault(place, &title(written, false), Fault { field, message });
                 }
                 return;
             }
-            None => {}
-        }
-        let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
+            None => None,
+        };
+        let object = converted.as_ref().unwrap_or(written);
+        let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or("");
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         if api_version.is_empty() || kind.is_empty() {
             let field = if kind.is_empty() { "kind" } else { "apiVersion" };
             let message = "is missing: this is no Kubernetes object".to_owned();
-            return self.gathered.fault(&place, "", Fault { field: field.to_owned(), message });
+            return self.gathered.fault(place, "", Fault { field: field.to_owned(), message });
         }
-        let known = match lookup(&api_version, &kind) {
-            Lookup::Known(known) => known,
-            Lookup::OtherVersion(ours) => {
-                let message = format!("{api_version} is not a version we read; {ours} is");
-                return self.gathered.fault(&place, &kind, Fault { field: "apiVersion".to_owned(), message });
+        let mut skip = || *self.gathered.skipped.entry(format!("{api_version} {kind}")).or_default() += 1;
+        match lookup(api_version, kind) {
+            Lookup::Known(known) => self.known(place, known, object),
+            Lookup::Builtin(served) => {
+                skip();
+                let checked = self.gathered.checks.builtin(served, object);
+                self.report(place, object, &title(object, served.resource.namespaced), &checked);
             }
-            Lookup::Unknown => {
-                *self.gathered.skipped.entry(format!("{api_version} {kind}")).or_default() += 1;
-                return;
+            Lookup::Ours(kind) => {
+                skip();
+                let checked = checks::ours(kind, &mut object.clone());
+                self.report(place, object, &title(object, kind.is_namespaced()), &checked);
             }
-        };
-        let Some(identity) = self.identify(&place, known, &mut object) else {
+            Lookup::Foreign => skip(),
+            Lookup::Nowhere(nowhere) if uid_of(object).is_none() => {
+                let fault = Fault { field: nowhere.field.to_owned(), message: nowhere.message };
+                self.gathered.fault(place, &title(object, false), fault);
+            }
+            // Some server has it, maybe a newer one.
+            Lookup::Nowhere(_) => skip(),
+        }
+    }
+
+    fn known(&mut self, place: &Place, known: Known, object: &Value) {
+        let title = title(object, known.is_namespaced());
+        let mut object = std::borrow::Cow::Borrowed(object);
+        if let Some(served) = known.served() {
+            let checked = self.gathered.checks.builtin(served, &object);
+            self.report(place, &object, &title, &checked);
+            if let Some(fitting) = checked.fitting {
+                object = std::borrow::Cow::Owned(fitting);
+            }
+        }
+        let Some(identity) = self.identify(known, &object) else {
+            // Ours are otherwise checked when they are read, which takes a name.
+            let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+            if let Some(kind) = Kind::of(text("apiVersion"), text("kind")) {
+                let checked = checks::ours(kind, &mut object.clone().into_owned());
+                self.report(place, &object, &title, &checked);
+            }
             return;
         };
         if !self.gathered.identities.insert(identity.clone()) {
             self.gathered.notes.push(format!("{place}: {identity} is given more than once; the first one counts"));
             return;
         }
-        self.take(place, known, identity, Value::Object(object));
+        self.take(place.clone(), known, identity, &object);
     }
-}
 
-impl GatherSink<'_> {
-    /// Name and namespace, the latter filled in where the kind has one.
-    fn identify(&mut self, place: &Place, kind: Known, object: &mut Map<String, Value>) -> Option<Identity> {
-        let mut complain = |field: &str, message: &str| {
-            let fault = Fault { field: field.to_owned(), message: message.to_owned() };
-            self.gathered.fault(place, kind.name(), fault);
-            None
-        };
-        let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
-            return complain("metadata", "is missing");
-        };
-        let name: Arc<str> = match metadata.get("name").and_then(Value::as_str) {
-            Some(name) if !name.is_empty() => name.into(),
-            _ => return complain("metadata.name", "is missing"),
-        };
-        let namespace = if kind.is_namespaced() {
-            match metadata.get("namespace").and_then(Value::as_str) {
-                Some(namespace) if !namespace.is_empty() => self.gathered.interner.text(namespace),
-                _ => {
-                    metadata.insert("namespace".to_owned(), DEFAULT.into());
-                    self.gathered.interner.text(DEFAULT)
-                }
+    /// What a server would refuse in a new object is bad input. An object with a uid was accepted by some server once:
+    /// what this one would refuse is worth a note, unless it cannot be read.
+    fn report(&mut self, place: &Place, object: &Value, title: &str, checked: &Checked) {
+        let accepted_once = uid_of(object).is_some();
+        for finding in &checked.findings {
+            if accepted_once && finding.weight == Weight::Refused {
+                self.gathered.refusals.add(place, title, &finding.fault);
+            } else {
+                self.gathered.fault(place, title, finding.fault.clone());
             }
-        } else {
-            self.gathered.interner.text("")
-        };
-        Some(Identity { kind: kind.name(), namespace, name })
+        }
     }
 
-    fn take(&mut self, place: Place, kind: Known, identity: Identity, object: Value) {
+    /// Name and namespace, both filled in where they are left to the server. Objects without a name have been refused.
+    fn identify(&mut self, kind: Known, object: &Value) -> Option<Identity> {
+        let text = |key: &str| object.pointer(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let name: Arc<str> = match (text("/metadata/name"), text("/metadata/generateName")) {
+            (Some(name), _) => name.into(),
+            (None, Some(base)) => {
+                self.gathered.generated += 1;
+                format!("{base}{:05}", self.gathered.generated).into()
+            }
+            (None, None) => return None,
+        };
+        let namespace = if kind.is_namespaced() { text("/metadata/namespace").unwrap_or(DEFAULT) } else { "" };
+        Some(Identity { kind: kind.name(), namespace: self.gathered.interner.text(namespace), name })
+    }
+
+    fn take(&mut self, place: Place, kind: Known, identity: Identity, object: &Value) {
         match kind {
             Known::Pod => self.pod(&place, &identity, object),
             Known::Deployment => self.workload(place, identity, object, workload::deployment),
@@ -300,29 +372,44 @@ impl GatherSink<'_> {
         }
     }
 
-    fn read<T: DeserializeOwned + Resource>(&mut self, place: &Place, identity: &Identity, object: Value) -> Option<T> {
-        match read_strictly(object) {
-            Ok(object) => Some(object),
-            Err(faults) => {
-                for fault in faults {
-                    self.gathered.fault(place, &identity.to_string(), fault);
+    /// The typed object, its name and namespace filled in.
+    fn read<T>(&mut self, place: &Place, identity: &Identity, object: &Value) -> Option<T>
+    where
+        T: DeserializeOwned + Resource + Metadata<Ty = ObjectMeta>,
+    {
+        match read_checked::<T>(object) {
+            Ok(mut object) => {
+                let metadata = object.metadata_mut();
+                metadata.name = Some(identity.name.to_string());
+                if !identity.namespace.is_empty() {
+                    metadata.namespace = Some(identity.namespace.to_string());
                 }
+                Some(object)
+            }
+            Err(faults) => {
+                self.gathered.refuse(place, Refused { object: identity.to_string(), faults });
                 None
             }
         }
     }
 
-    fn check<T: DeserializeOwned + Resource>(&mut self, place: &Place, identity: &Identity, object: Value) {
+    fn check<T>(&mut self, place: &Place, identity: &Identity, object: &Value)
+    where
+        T: DeserializeOwned + Resource + Metadata<Ty = ObjectMeta>,
+    {
         let _checked: Option<T> = self.read(place, identity, object);
     }
 
-    fn pod(&mut self, place: &Place, identity: &Identity, object: Value) {
+    fn pod(&mut self, place: &Place, identity: &Identity, object: &Value) {
         let Some(mut object) = self.read::<core_v1::Pod>(place, identity, object) else {
             return;
         };
         let fresh = object.metadata.uid.is_none();
         if fresh {
             object.metadata.uid = Some(identity.uid().to_string());
+            if let Some(fault) = object.spec.as_ref().and_then(|spec| self.admission.refused_priority(spec)) {
+                self.gathered.fault(place, &identity.to_string(), fault);
+            }
         }
         self.admission.admit(&object.metadata, object.spec.get_or_insert_default(), &identity.namespace, fresh);
         complete::pod(&mut object);
@@ -355,7 +442,7 @@ impl GatherSink<'_> {
         self.gathered.controllers.insert(key);
     }
 
-    fn workload<T>(&mut self, place: Place, identity: Identity, object: Value, parts: fn(T) -> workload::Parts)
+    fn workload<T>(&mut self, place: Place, identity: Identity, object: &Value, parts: fn(T) -> workload::Parts)
     where
         T: DeserializeOwned + Resource + Metadata<Ty = ObjectMeta>,
     {
@@ -369,7 +456,7 @@ impl GatherSink<'_> {
         self.gathered.workloads.push(workload);
     }
 
-    fn storage_class(&mut self, place: &Place, identity: Identity, object: Value) {
+    fn storage_class(&mut self, place: &Place, identity: Identity, object: &Value) {
         let Some(object) = self.read::<storage_v1::StorageClass>(place, &identity, object) else {
             return;
         };
@@ -388,61 +475,72 @@ impl GatherSink<'_> {
     }
 
     /// A NodePool that an API server or the controller would refuse is bad input.
-    fn node_pool(&mut self, place: Place, identity: &Identity, mut object: Value) {
+    fn node_pool(&mut self, place: Place, identity: &Identity, object: &Value) {
+        let mut object = object.clone();
         if let Some(spec) = object.pointer_mut("/spec/template/spec") {
             drop_empty_taint_values(spec);
         }
-        match karpenter_api::parse::<NodePool>(object) {
-            Ok(mut object) => {
-                object.metadata.uid.get_or_insert_with(|| identity.uid().to_string());
-                for fault in karpenter_api::validation::runtime::nodepool(&object) {
-                    self.api_fault(&place, identity, fault);
-                }
-                self.gathered.pools.push(Found { place, object });
-            }
-            Err(faults) => {
-                for fault in faults {
-                    self.api_fault(&place, identity, fault);
-                }
-            }
+        let checked = checks::ours(Kind::NodePool, &mut object);
+        self.report(&place, &object, &identity.to_string(), &checked);
+        if let Some(mut object) = self.read::<NodePool>(&place, identity, &object) {
+            object.metadata.uid.get_or_insert_with(|| identity.uid().to_string());
+            let faults = karpenter_api::validation::runtime::nodepool(&object);
+            let faults = faults.into_iter().map(|fault| Fault { field: fault.field, message: fault.message }).collect();
+            self.gathered.refuse(&place, Refused { object: identity.to_string(), faults });
+            self.gathered.pools.push(Found { place, object });
         }
     }
 
-    fn api_fault(&mut self, place: &Place, identity: &Identity, fault: karpenter_api::Fault) {
-        let fault = Fault { field: fault.field, message: fault.message };
-        self.gathered.fault(place, &identity.to_string(), fault);
-    }
-
-    fn node_class(&mut self, place: Place, identity: &Identity, mut object: Value) {
-        karpenter_api::apply_defaults(Kind::EC2NodeClass, &mut object);
-        self.note_refusals(&place, identity, Kind::EC2NodeClass, &object);
-        if let Some(class) = self.read::<EC2NodeClass>(&place, identity, object.clone()) {
+    fn node_class(&mut self, place: Place, identity: &Identity, object: &Value) {
+        let mut object = object.clone();
+        let mut checked = checks::ours(Kind::EC2NodeClass, &mut object);
+        // A plan is often asked for before roles and selectors are filled in, and can be made without them.
+        let (left_open, findings) =
+            checked.findings.into_iter().partition(|finding| checks::is_left_open(&object, &finding.fault));
+        checked.findings = findings;
+        for finding in left_open {
+            self.gathered.refusals.add(&place, &identity.to_string(), &finding.fault);
+        }
+        self.report(&place, &object, &identity.to_string(), &checked);
+        if let Some(class) = self.read::<EC2NodeClass>(&place, identity, &object) {
             self.gathered.classes.insert(identity.name.to_string(), Found { place, object: (class, object) });
         }
     }
 
-    fn node_claim(&mut self, place: Place, identity: &Identity, mut object: Value) {
+    fn node_claim(&mut self, place: Place, identity: &Identity, object: &Value) {
+        let mut object = object.clone();
         if let Some(spec) = object.get_mut("spec") {
             drop_empty_taint_values(spec);
         }
-        karpenter_api::apply_defaults(Kind::NodeClaim, &mut object);
-        if let Some(object) = self.read::<NodeClaim>(&place, identity, object) {
+        let checked = checks::ours(Kind::NodeClaim, &mut object);
+        self.report(&place, &object, &identity.to_string(), &checked);
+        if let Some(object) = self.read::<NodeClaim>(&place, identity, &object) {
             self.gathered.claims.push(Found { place, object });
         }
     }
 
-    fn node_overlay(&mut self, place: &Place, identity: &Identity, object: Value) {
-        if let Some(overlay) = self.read::<karpenter_api::NodeOverlay>(place, identity, object) {
+    fn node_overlay(&mut self, place: &Place, identity: &Identity, object: &Value) {
+        let mut object = object.clone();
+        let checked = checks::ours(Kind::NodeOverlay, &mut object);
+        self.report(place, &object, &identity.to_string(), &checked);
+        if let Some(overlay) = self.read::<karpenter_api::NodeOverlay>(place, identity, &object) {
             self.gathered.overlays.push(Arc::new(overlay));
         }
     }
+}
 
-    /// What an API server would refuse in an object from which a plan can still be made: told, not fatal. A plan is
-    /// often asked for before roles and selectors are filled in.
-    fn note_refusals(&mut self, place: &Place, identity: &Identity, kind: Kind, object: &Value) {
-        for fault in karpenter_api::validate(kind, object) {
-            self.gathered.notes.push(format!("{place}: {identity}: {fault}: an API server would refuse this"));
-        }
+fn uid_of(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/uid").and_then(Value::as_str).filter(|uid| !uid.is_empty())
+}
+
+/// How messages name an object of which little may be right.
+fn title(object: &Value, namespaced: bool) -> String {
+    let text = |key: &str| object.pointer(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let kind = text("/kind").unwrap_or_default();
+    let Some(name) = text("/metadata/name").or(text("/metadata/generateName")) else { return kind.to_owned() };
+    match namespaced {
+        true => format!("{kind} {}/{name}", text("/metadata/namespace").unwrap_or(DEFAULT)),
+        false => format!("{kind} {name}"),
     }
 }
 

@@ -3,28 +3,46 @@
 //! The generated Kubernetes types skip unknown fields without a word, so a misspelt `resouces` would be planned as a pod
 //! without requests. Here a skipped field is a fault, and so is a value of the wrong type; both are named by path.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use karpenter_index::{Fault, Path};
-use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
+use karpenter_kinds::suggest;
+use serde::de::value::{BorrowedStrDeserializer, MapDeserializer, StringDeserializer};
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected, IntoDeserializer, MapAccess, SeqAccess,
+    Unexpected, Visitor,
 };
 use serde_json::Value;
 
 /// The typed object, or every fault that keeps it from being one.
-pub fn read_strictly<T: DeserializeOwned>(value: Value) -> Result<T, Vec<Fault>> {
-    let mut value = value;
+pub fn read_strictly<T: DeserializeOwned>(value: &Value) -> Result<T, Vec<Fault>> {
+    read(value, UnknownFields::Refused)
+}
+
+/// The same for an object whose fields have been checked against a table that is newer than our types.
+pub(crate) fn read_checked<T: DeserializeOwned>(value: &Value) -> Result<T, Vec<Fault>> {
+    read(value, UnknownFields::PassedOver)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UnknownFields {
+    Refused,
+    PassedOver,
+}
+
+fn read<T: DeserializeOwned>(value: &Value, unknown: UnknownFields) -> Result<T, Vec<Fault>> {
+    let mut value = Cow::Borrowed(value);
     let mut faults: Vec<Fault> = Vec::new();
     loop {
-        let report = RefCell::new(Report::default());
-        let outcome = T::deserialize(Strict { value: &value, path: &Path::Root, report: &report });
+        let report = RefCell::new(Report { unknown: Vec::new(), failed: None });
+        let strict = Strict { value: &value, path: &Path::Root, report: &report, beside: &[], unknown };
+        let outcome = T::deserialize(strict);
         let report = report.into_inner();
         let first_round = faults.is_empty();
         // What stands behind a value of the wrong type is only seen once that value is out of the way. A status is
         // written by controllers, maybe newer than we are; nobody misspells it.
-        for field in report.unknown.into_iter().filter(|field| !field.starts_with("status.")) {
-            let fault = Fault { field, message: "unknown field".to_owned() };
+        for fault in report.unknown.into_iter().filter(|fault| !fault.field.starts_with("status.")) {
             if !faults.contains(&fault) {
                 faults.push(fault);
             }
@@ -35,10 +53,10 @@ pub fn read_strictly<T: DeserializeOwned>(value: Value) -> Result<T, Vec<Fault>>
             Err(Wrong(message)) => {
                 let steps = report.failed.unwrap_or_default();
                 // What was taken out to look behind it is now missing, which is no fault of the user's.
-                if first_round || !message.starts_with("missing field") {
+                if first_round || message != MISSING {
                     faults.push(Fault { field: spelled(&steps), message });
                 }
-                if steps.is_empty() || !take_out(&mut value, &steps) {
+                if steps.is_empty() || !take_out(value.to_mut(), &steps) {
                     return Err(faults);
                 }
             }
@@ -46,9 +64,8 @@ pub fn read_strictly<T: DeserializeOwned>(value: Value) -> Result<T, Vec<Fault>>
     }
 }
 
-#[derive(Default)]
 struct Report {
-    unknown: Vec<String>,
+    unknown: Vec<Fault>,
     failed: Option<Vec<Step>>,
 }
 
@@ -105,6 +122,47 @@ impl serde::de::Error for Wrong {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
         Self(message.to_string())
     }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self(format!("must be {}, not {}", plainly(&expected.to_string()), described(found)))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn missing_field(_: &'static str) -> Self {
+        Self(MISSING.to_owned())
+    }
+}
+
+const MISSING: &str = "something it needs is missing";
+
+/// What a reader expects, without the names that Rust has for it.
+fn plainly(expected: &str) -> &str {
+    match expected {
+        "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "an integer",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        other if other.starts_with("struct ") => "an object",
+        other => other,
+    }
+}
+
+fn described(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Bool(value) => value.to_string(),
+        Unexpected::Unsigned(number) => format!("the number {number}"),
+        Unexpected::Signed(number) => format!("the number {number}"),
+        Unexpected::Float(number) => format!("the number {number}"),
+        Unexpected::Str(text) => format!("the string {text:?}"),
+        Unexpected::Unit => "null".to_owned(),
+        Unexpected::Seq => "a list".to_owned(),
+        Unexpected::Map => "an object".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 /// A deserializer that knows where it is and remembers what nobody wanted.
@@ -112,9 +170,19 @@ struct Strict<'de, 'p> {
     value: &'de Value,
     path: &'p Path<'p>,
     report: &'p RefCell<Report>,
+    /// The fields that the struct around this value has.
+    beside: &'static [&'static str],
+    unknown: UnknownFields,
 }
 
-impl Strict<'_, '_> {
+impl<'de, 'p> Strict<'de, 'p> {
+    fn below<'q>(&self, value: &'de Value, path: &'q Path<'q>, beside: &'static [&'static str]) -> Strict<'de, 'q>
+    where
+        'p: 'q,
+    {
+        Strict { value, path, report: self.report, beside, unknown: self.unknown }
+    }
+
     fn noted<T>(&self, outcome: Result<T, Wrong>, path: &Path<'_>) -> Result<T, Wrong> {
         if outcome.is_err() {
             let mut report = self.report.borrow_mut();
@@ -143,7 +211,9 @@ impl<'de> Deserializer<'de> for Strict<'de, '_> {
                 _ => Err(Wrong::custom("a number out of range")),
             },
             Value::Array(items) => visitor.visit_seq(Elements { items, next: 0, within: &self }),
-            Value::Object(map) => visitor.visit_map(Entries { entries: map.iter(), current: None, within: &self }),
+            Value::Object(map) => {
+                visitor.visit_map(Entries { entries: map.iter(), current: None, within: &self, fields: &[] })
+            }
         };
         self.noted(outcome, path)
     }
@@ -161,6 +231,7 @@ impl<'de> Deserializer<'de> for Strict<'de, '_> {
             Value::Number(number) if name == "Quantity" => {
                 visitor.visit_newtype_struct(StringDeserializer::new(number.to_string()))
             }
+            Value::Null if name == "Quantity" => visitor.visit_newtype_struct(StringDeserializer::new("0".to_owned())),
             _ => visitor.visit_newtype_struct(self),
         }
     }
@@ -178,14 +249,58 @@ impl<'de> Deserializer<'de> for Strict<'de, '_> {
         self.noted(outcome, self.path)
     }
 
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        let outcome = match self.value {
+            Value::Object(map) => {
+                visitor.visit_map(Entries { entries: map.iter(), current: None, within: &self, fields })
+            }
+            Value::Null => visitor.visit_map(MapDeserializer::new(std::iter::empty::<(&str, &str)>())),
+            _ => return self.deserialize_any(visitor),
+        };
+        self.noted(outcome, self.path)
+    }
+
+    // A null in a list or a map is the zero of its type, as to Go.
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        if self.value.is_null() { visitor.visit_borrowed_str("") } else { self.deserialize_any(visitor) }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        if self.value.is_null() { visitor.visit_bool(false) } else { self.deserialize_any(visitor) }
+    }
+
+    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        if self.value.is_null() { visitor.visit_i64(0) } else { self.deserialize_any(visitor) }
+    }
+
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.deserialize_i32(visitor)
+    }
+
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.report.borrow_mut().unknown.push(self.path.to_string());
+        if self.unknown == UnknownFields::PassedOver {
+            return visitor.visit_unit();
+        }
+        let name = match self.path {
+            Path::Field(_, name) => *name,
+            _ => "",
+        };
+        let message = match suggest::nearest(name, self.beside.iter().copied()) {
+            Some(meant) => format!("unknown field; did you mean {meant:?}?"),
+            None => "unknown field".to_owned(),
+        };
+        self.report.borrow_mut().unknown.push(Fault { field: self.path.to_string(), message });
         visitor.visit_unit()
     }
 
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier
+        i8 i16 i128 u8 u16 u32 u64 u128 f32 f64 char str bytes byte_buf unit unit_struct seq tuple tuple_struct map
+        identifier
     }
 }
 
@@ -204,7 +319,7 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
         };
         let path = self.within.path.index(self.next);
         self.next += 1;
-        let outcome = seed.deserialize(Strict { value, path: &path, report: self.within.report });
+        let outcome = seed.deserialize(self.within.below(value, &path, &[]));
         self.within.noted(outcome, &path).map(Some)
     }
 }
@@ -213,6 +328,8 @@ struct Entries<'de, 'p> {
     entries: serde_json::map::Iter<'de>,
     current: Option<(&'de String, &'de Value)>,
     within: &'p Strict<'de, 'p>,
+    /// Those of the struct, if it is one.
+    fields: &'static [&'static str],
 }
 
 impl<'de> MapAccess<'de> for Entries<'de, '_> {
@@ -227,7 +344,7 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Wrong> {
         let (key, value) = self.current.take().expect("serde asks for a value only after its key");
         let path = self.within.path.field(key);
-        let outcome = seed.deserialize(Strict { value, path: &path, report: self.within.report });
+        let outcome = seed.deserialize(self.within.below(value, &path, self.fields));
         self.within.noted(outcome, &path)
     }
 }

@@ -20,7 +20,7 @@ use crate::InputFault;
 use crate::admission::Admission;
 use crate::budget;
 use crate::complete;
-use crate::document::each_object;
+use crate::document::{Place, each_object};
 use crate::gather::{AdmissionSink, Found, GatherSink, Gathered, Slot};
 use crate::identity::{Identity, uid};
 use crate::older;
@@ -68,12 +68,27 @@ pub fn load(sources: Vec<Source>, options: Options<'_>) -> Result<Loaded, Vec<In
         each_object(source, &mut AdmissionSink(&mut admission));
     }
     let mut gathered = Gathered::default();
+    let order: Vec<Arc<str>> = sources.iter().map(|source| source.name.clone()).collect();
     // Each text is given back as soon as it has been read: it is most of what reading needs.
     for source in sources {
         each_object(&source, &mut GatherSink { gathered: &mut gathered, admission: &admission });
     }
-    gathered.note_skipped_kinds();
-    assemble(gathered, &admission, options)
+    if gathered.objects == 0 {
+        let file = order.first().cloned().unwrap_or_else(|| "-".into());
+        let place = Place { file, document: 1, item: None };
+        let message = "there is no Kubernetes object in the input".to_owned();
+        gathered.fault(&place, "", Fault { field: String::new(), message });
+    }
+    gathered.finish_notes();
+    assemble(gathered, &admission, options).map_err(|mut faults| {
+        // What shows only when everything is known goes to where it stands.
+        let position = |fault: &InputFault| {
+            let file = order.iter().position(|name| *name == fault.place.file);
+            (file, fault.place.document, fault.place.item)
+        };
+        faults.sort_by_key(position);
+        faults
+    })
 }
 
 fn assemble(mut gathered: Gathered, admission: &Admission, options: Options<'_>) -> Result<Loaded, Vec<InputFault>> {
@@ -89,8 +104,8 @@ fn assemble(mut gathered: Gathered, admission: &Admission, options: Options<'_>)
         match budget::disruption_budget(object, &pods) {
             Ok(budget) => disruption_budgets.push(budget),
             Err(fault) => {
-                let name = reduce::object_name("PodDisruptionBudget", &object.metadata);
-                gathered.fault(place, &name, fault);
+                let object = reduce::object_name("PodDisruptionBudget", &object.metadata);
+                gathered.refuse(place, Refused { object, faults: vec![fault] });
             }
         }
     }
@@ -416,9 +431,7 @@ fn types_of(
         Ok(types) => Some(types),
         Err(faults) => {
             let place = found.place.clone();
-            for fault in faults {
-                gathered.fault(&place, &format!("EC2NodeClass {class}"), fault);
-            }
+            gathered.refuse(&place, Refused { object: format!("EC2NodeClass {class}"), faults });
             None
         }
     }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use karpenter_manifests::read_sources;
+use karpenter_manifests::{read_input, read_sources};
 
 fn folder(name: &str, files: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -41,4 +41,17 @@ fn every_path_that_cannot_be_read_is_told() {
     let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 2);
     assert!(told[0].contains("missing/x: ") && told[1].contains("missing/y: "), "{told:?}");
+}
+
+#[test]
+fn skipped_files_are_counted_and_a_folder_without_manifests_is_told() {
+    let root = folder("skipped", &["a.yaml", "b.txt", "c/README.md"]);
+    let input = read_input(std::slice::from_ref(&root), &mut "".as_bytes()).unwrap();
+    assert_eq!(input.sources.len(), 1);
+    let want = format!("{}: skipped 2 files that are not called .yaml, .yml or .json", root.display());
+    assert_eq!(input.notes, [want]);
+    let root = folder("nothing", &["b.txt"]);
+    let errors = read_input(std::slice::from_ref(&root), &mut "".as_bytes()).unwrap_err();
+    let want = "there are no manifests in this folder: skipped 1 file that is not called .yaml, .yml or .json";
+    assert!(errors.len() == 1 && errors[0].to_string().ends_with(want), "{errors:?}");
 }

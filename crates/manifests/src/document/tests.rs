@@ -37,6 +37,12 @@ fn documents_and_lists_are_opened() {
         ("typed list", r#"{"kind": "PodList", "apiVersion": "v1", "items": [{"n": 1}]}"#, vec!["1, item 1: Pod 1"]),
         ("typed list, items first", "apiVersion: v1\nitems: [{n: 1}]\nkind: PodList\n", vec!["1, item 1: Pod 1"]),
         ("yaml in flow style", "{kind: A, n: 1}\n---\n{kind: B}", vec!["1: A 1", "2: B null"]),
+        (
+            "json between separators",
+            "{\"kind\": \"A\"}\n---\n{\"kind\": \"B\"} {\"kind\": \"C\"}\n---\nkind: D\n",
+            vec!["1: A null", "2: B null", "3: C null", "4: D null"],
+        ),
+        ("separator first", "---\n{\"kind\": \"A\"}\n", vec!["1: A null"]),
         ("byte order mark", "\u{feff}kind: A\n", vec!["1: A null"]),
         ("nothing", "\n# nothing\n", vec![]),
         ("empty list", r#"{"kind": "List", "items": []}"#, vec![]),

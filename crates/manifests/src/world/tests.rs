@@ -107,13 +107,13 @@ fn a_workload_whose_pods_are_there_is_not_expanded_again() {
     let pod = |owner: &str, kind: &str, labels: &str| {
         format!(
             "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p-{owner}, labels: {labels}, ownerReferences: [{{apiVersion: apps/v1, \
-             kind: {kind}, name: {owner}, uid: u, controller: true}}]}}\nspec: {{containers: []}}\n"
+             kind: {kind}, name: {owner}, uid: u, controller: true}}]}}\nspec: {{containers: [{{name: c, image: i}}]}}\n"
         )
     };
     let workload = |kind: &str, name: &str, owner: &str| {
         format!(
-            "---\napiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: {name}{owner}}}\nspec: {{replicas: 3, selector: {{}}, \
-             template: {{spec: {{containers: []}}}}}}\n"
+            "---\napiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: {name}{owner}}}\nspec: {{replicas: 3, selector: {{matchLabels: {{a: b}}}}, \
+             template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: c, image: i}}]}}}}}}\n"
         )
     };
     let owned = ", ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: d, controller: true}]";
@@ -158,7 +158,7 @@ spec:
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data-db-1, namespace: a}
-spec: {volumeName: pv-1, storageClassName: slow}
+spec: {volumeName: pv-1, storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ---
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
@@ -295,7 +295,7 @@ fn budgets_without_status_are_computed() {
     let pods: String = (0..4)
         .map(|i| {
             let node = if i < 3 { "nodeName: n1, " } else { "" };
-            format!("---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{i}, labels: {{app: mine}}}}\nspec: {{{node}containers: []}}\n")
+            format!("---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{i}, labels: {{app: mine}}}}\nspec: {{{node}containers: [{{name: c, image: i}}]}}\n")
         })
         .collect();
     let budget = |spec: &str| {
@@ -350,16 +350,20 @@ spec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeC
 ";
     let seen = faults(text);
     let expect = [
-        "w.yaml: document 1: Pod default/a: spec.containers[0].resouces: unknown field",
-        "w.yaml: document 1: Pod default/a: spec.priority: invalid type: string \"high\", expected i32",
-        "w.yaml: document 1: Pod default/a: spec.nodeSelector: invalid type: sequence, expected a map",
+        "w.yaml: document 1: Pod default/a: spec.containers[0].resouces: unknown field; did you mean \"resources\"?",
+        "w.yaml: document 1: Pod default/a: spec.containers[0].resources.requests.cpu: \"lots\" is not a quantity",
+        "w.yaml: document 1: Pod default/a: spec.priority: must be an integer, not the string \"high\"",
+        "w.yaml: document 1: Pod default/a: spec.nodeSelector: must be an object, not a list",
         "w.yaml: document 2: Pod default/b: spec.containers[0].resources.requests.cpu: \"1x\" is not a quantity",
         "w.yaml: document 3: line",
-        "w.yaml: document 5: PodDisruptionBudget: apiVersion: policy/v1beta1 is not a version we read; policy/v1 is",
-        "w.yaml: document 6: apiVersion: is missing",
-        "w.yaml: document 7: Pod: metadata.name: is missing",
-        "w.yaml: document 8: NodePool p: spec.template.spec.requirements[0].operator",
+        "w.yaml: document 4: Deployment default/d: spec.selector: Invalid value: {}: empty selector is invalid for deployment",
         "w.yaml: document 4: Deployment default/d: spec.template.spec.containers[0].resources.requests.memory: \"1x\" is not",
+        "w.yaml: document 5: PodDisruptionBudget old: apiVersion: policy/v1beta1 is not a version we read; policy/v1 is",
+        "w.yaml: document 6: apiVersion: is missing",
+        "w.yaml: document 7: Pod: metadata.name: Required value: name or generateName is required",
+        "w.yaml: document 7: Pod: spec.containers: Required value",
+        "w.yaml: document 8: NodePool p: spec.template.spec.requirements[0].operator",
+        "w.yaml: document 8: NodePool p: spec.template.spec.nodeClassRef.name: there is no EC2NodeClass none in the input",
     ];
     for (line, start) in seen.iter().zip(expect) {
         assert!(line.starts_with(start), "{line}\n{start}");
@@ -404,12 +408,12 @@ metadata: {name: c}
 apiVersion: v1
 kind: Pod
 metadata: {name: a}
-spec: {containers: []}
+spec: {containers: [{name: c, image: i}]}
 ---
 apiVersion: v1
 kind: Pod
 metadata: {name: a, namespace: default}
-spec: {containers: []}
+spec: {containers: [{name: c, image: i}]}
 ";
     let loaded = load_all(vec![source("w.yaml", text)]).unwrap();
     assert_eq!(loaded.world.pods.len(), 1);
@@ -424,10 +428,9 @@ spec: {containers: []}
 #[test]
 fn a_budget_that_is_no_number_is_bad_input() {
     let text = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b}\nspec: {maxUnavailable: few, selector: {}}\n";
-    assert_eq!(
-        faults(text),
-        ["w.yaml: document 1: PodDisruptionBudget default/b: spec.maxUnavailable: is neither a count nor a percentage"]
-    );
+    let seen = faults(text);
+    let start = "w.yaml: document 1: PodDisruptionBudget default/b: spec.maxUnavailable: Invalid value: \"few\": a valid percent";
+    assert!(seen.len() == 1 && seen[0].starts_with(start), "{seen:#?}");
 }
 
 #[test]
@@ -567,7 +570,10 @@ spec:
     assert!(told("NodePool") && told("EC2NodeClass"), "{:?}", loaded.notes);
     let wrong = OLD.replace("WhenUnderutilized", "Whenever");
     let seen = faults(&wrong);
-    assert!(seen[0].starts_with("w.yaml: document 2: NodePool: spec.disruption.consolidationPolicy"), "{seen:?}");
+    assert!(
+        seen[0].starts_with("w.yaml: document 2: NodePool default: spec.disruption.consolidationPolicy"),
+        "{seen:?}"
+    );
 }
 
 #[test]
@@ -615,4 +621,187 @@ spec: {requirements: [], priceAdjustment: '+1'}
     let loaded = with(false);
     assert!(Arc::ptr_eq(&loaded.world.pools[0].instance_types[0], &kind));
     assert_eq!(loaded.notes.iter().filter(|note| note.contains("needs the feature gate NodeOverlay")).count(), 2);
+}
+
+#[test]
+fn nothing_to_read_is_bad_input() {
+    for text in ["", "# only words\n---\n", r#"{"kind": "List", "apiVersion": "v1", "items": []}"#] {
+        assert_eq!(faults(text), ["w.yaml: document 1: there is no Kubernetes object in the input"], "{text}");
+    }
+}
+
+#[test]
+fn kinds_that_nobody_has_are_told_with_what_was_meant() {
+    let object =
+        |api_version: &str, kind: &str| format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: x}}\n");
+    for (api_version, kind, want) in [
+        (
+            "karpenter.sh/v1",
+            "Nodepool",
+            "Nodepool x: kind: there is no Nodepool in karpenter.sh/v1; did you mean NodePool?",
+        ),
+        ("apps/v1", "Deploymnet", "Deploymnet x: kind: there is no Deploymnet in apps/v1; did you mean Deployment?"),
+        ("v1", "Podd", "Podd x: kind: there is no Podd in v1; did you mean Pod?"),
+        ("v1", "Deployment", "Deployment x: apiVersion: there is no Deployment in v1; did you mean apps/v1?"),
+        ("app/v1", "Deployment", "Deployment x: apiVersion: there is no Deployment in app/v1; did you mean apps/v1?"),
+        (
+            "karpenter.k8s.aws/v1",
+            "NodePool",
+            "apiVersion: there is no NodePool in karpenter.k8s.aws/v1; did you mean karpenter.sh/v1?",
+        ),
+        ("karpenter.sh/v1alpha5", "Provisioner", "Provisioner x: kind: is not read since v0.33: write a NodePool"),
+        ("extensions/v1beta1", "Ingress", "did you mean networking.k8s.io/v1?"),
+        ("v1", "Frobnicator", "Frobnicator x: kind: there is no Frobnicator in v1"),
+    ] {
+        let seen = faults(&object(api_version, kind));
+        assert!(seen.len() == 1 && seen[0].contains(want), "{seen:?}");
+    }
+    for (api_version, kind) in [("monitoring.coreos.com/v1", "ServiceMonitor"), ("serving.knative.dev/v1", "Service")] {
+        let loaded = load_all(vec![source("w.yaml", &object(api_version, kind))]).unwrap();
+        assert_eq!(loaded.notes, [format!("skipped 1 {api_version} {kind}: plans do not depend on this kind")]);
+    }
+    let dumped = object("resource.k8s.io/v9", "DeviceThing").replace("{name: x}", "{name: x, uid: u}");
+    assert!(load_all(vec![source("w.yaml", &dumped)]).is_ok(), "a newer server may have it");
+}
+
+#[test]
+fn all_faults_of_a_document_are_told_in_its_order() {
+    let text = "
+apiVersion: v1
+kind: Pod
+metadata: {name: Bad_Name, lables: {}}
+spec:
+  restartPolicy: Sometimes
+  containers:
+  - {name: c, image: i, resources: {requests: {cpu: -2, memory: lots}}}
+  - {name: c, image: i, resouces: {}}
+  topologySpreadConstraints: [{maxSkew: 0, topologyKey: zone, whenUnsatisfiable: Maybe}]
+";
+    let fields: Vec<String> =
+        load_all(vec![source("w.yaml", text)]).unwrap_err().into_iter().map(|fault| fault.field).collect();
+    assert_eq!(
+        fields,
+        [
+            "metadata.name",
+            "metadata.lables",
+            "spec.restartPolicy",
+            "spec.containers[0].resources.requests[cpu]",
+            "spec.containers[0].resources.requests.memory",
+            "spec.containers[1].name",
+            "spec.containers[1].resouces",
+            "spec.topologySpreadConstraints[0].maxSkew",
+            "spec.topologySpreadConstraints[0].whenUnsatisfiable",
+        ]
+    );
+}
+
+#[test]
+fn what_a_server_took_once_is_a_note_told_once() {
+    let pod = |name: &str, cpu: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: u-{name}}}\nspec: {{newField: 1, containers: [{{name: c, \
+             image: i, resources: {{requests: {{cpu: {cpu}}}, limits: {{cpu: 1}}}}}}]}}\n"
+        )
+    };
+    let text: String = ["a", "b", "c"].iter().map(|name| pod(name, "2")).collect();
+    let loaded = load_all(vec![source("w.yaml", &text)]).unwrap();
+    assert_eq!(loaded.world.pods.len(), 3);
+    assert_eq!(
+        loaded.notes,
+        [
+            "w.yaml: document 1: Pod default/a: spec.newField: unknown field: an API server would refuse this, and 2 more like it",
+            "w.yaml: document 1: Pod default/a: spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or \
+             equal to cpu limit of 1: an API server would refuse this, and 2 more like it",
+        ]
+    );
+    let seen = faults(&pod("d", "lots"));
+    assert!(seen.len() == 1 && seen[0].contains("\"lots\" is not a quantity"), "no server can have taken it: {seen:?}");
+}
+
+#[test]
+fn a_node_class_that_is_not_filled_in_is_planned_with_and_a_wrong_one_is_not() {
+    let open =
+        POOL.replace("  role: node\n", "").replace("subnetSelectorTerms: [{tags: {a: b}}]", "subnetSelectorTerms: []");
+    let loaded = load_all(vec![source("w.yaml", &open)]).unwrap();
+    assert_eq!(loaded.world.pools.len(), 1);
+    assert!(
+        loaded.notes.iter().all(|note| note.contains("EC2NodeClass default: spec") && note.contains("would refuse"))
+    );
+    assert!(!loaded.notes.is_empty());
+    let both = POOL.replace("  role: node\n", "  role: node\n  instanceProfile: profile\n  kubelt: {}\n");
+    let seen = faults(&both);
+    assert!(
+        seen.iter().any(|line| line.contains("must specify exactly one of ['role', 'instanceProfile']")),
+        "{seen:?}"
+    );
+    assert!(seen.iter().any(|line| line.contains("spec.kubelt: unknown field; did you mean \"kubelet\"?")), "{seen:?}");
+}
+
+#[test]
+fn a_pod_may_not_give_a_priority_of_its_own() {
+    let pod = |spec: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{{spec}, containers: [{{name: c, image: i}}]}}\n"
+        )
+    };
+    let lines = faults(&pod("priority: 5"));
+    let start =
+        "w.yaml: document 1: Pod default/p: spec.priority: the integer value of priority (5) must not be provided";
+    assert!(lines.len() == 1 && lines[0].starts_with(start), "{lines:?}");
+    for good in [
+        "priority: 0",
+        "priority: 2000000000, priorityClassName: system-cluster-critical",
+        "priority: 7, priorityClassName: of-the-cluster",
+    ] {
+        assert_eq!(world(&pod(good)).pods.len(), 1, "{good}");
+    }
+}
+
+#[test]
+fn nothing_without_a_name_is_lost() {
+    let nameless = POOL.replace("metadata: {name: default}", "metadata: {labels: {a: b c}}");
+    let lines = faults(&nameless);
+    for (line, kind) in lines.chunks(2).zip(["document 1: EC2NodeClass", "document 2: NodePool"]) {
+        assert!(line[0].starts_with(&format!("w.yaml: {kind}: metadata.labels: Invalid value: \"b c\"")), "{lines:#?}");
+        assert_eq!(line[1], format!("w.yaml: {kind}: metadata.name: Required value: name or generateName is required"));
+    }
+    assert_eq!(lines.len(), 4, "{lines:#?}");
+}
+
+#[test]
+fn names_may_be_left_to_the_server() {
+    let job = "
+apiVersion: batch/v1
+kind: Job
+metadata: {generateName: report-}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}
+";
+    let world = world(&format!("{job}---{job}"));
+    let names: Vec<&str> = world.pods.iter().map(|pod| &*pod.name).collect();
+    assert_eq!(names, ["report-00001-0", "report-00002-0"]);
+}
+
+#[test]
+fn good_specs_are_remembered_and_bad_ones_are_not_mistaken_for_them() {
+    let pod = |name: &str, cpu: &str, node: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{nodeName: {node}, containers: [{{name: c, image: i, \
+             resources: {{requests: {{cpu: \"{cpu}\"}}}}}}]}}\n"
+        )
+    };
+    let text = pod("a", "1", "n1")
+        + &pod("b", "1", "n2")
+        + &pod("c", "-1", "n1")
+        + &pod("d", "1", "Bad_Node")
+        + &pod("Bad_Name", "1", "n1");
+    let lines = faults(&text);
+    let starts = [
+        "document 3: Pod default/c: spec.containers[0]",
+        "document 4: Pod default/d: spec.nodeName",
+        "document 5: Pod default/Bad_Name: metadata.name",
+    ];
+    assert_eq!(lines.len(), starts.len(), "{lines:#?}");
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(&format!("w.yaml: {start}")), "{line}");
+    }
 }
