@@ -158,7 +158,15 @@ async fn live(
         ended = perform(args, audience, &world, &stage, (manifests, story), &speed) => ended?,
     };
     match ended {
-        Ending::Interrupted => Ok(ExitCode::SUCCESS),
+        Ending::Interrupted => {
+            if audience == Audience::Screen {
+                // The screen is gone with all that was on it.
+                let summary = stage.shown().summary;
+                let summary = summary.unwrap_or_else(|| Summary::of(&world, Outcome::default()).text());
+                writeln!(out, "{summary}")?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Ending::Over(summary) => {
             flush_timeline(audience, &stage, out)?;
             match audience {

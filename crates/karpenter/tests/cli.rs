@@ -252,7 +252,7 @@ fn consolidation_is_shown_with_commands_moves_and_decisions() {
     assert_eq!(plan["disruptions"][0]["moves"][0]["to"], "default-1");
     assert_eq!(plan["nodes"][0]["decision"], "disrupt");
     let table = karpenter(&["plan", "-f", "-", "--consolidate"], &world);
-    assert!(text(&table.stdout).contains("1 nodes go, 1 pod move"), "{}", text(&table.stdout));
+    assert!(text(&table.stdout).contains("1 node goes, 1 pod moves"), "{}", text(&table.stdout));
     let kept = world.replace("\"false\"", "\"true\"");
     let plan = json(&karpenter(&["plan", "-f", "-", "--consolidate", "-o", "json"], &kept));
     assert_eq!(plan["disruptions"], serde_json::json!([]));

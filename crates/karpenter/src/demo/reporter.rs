@@ -3,22 +3,35 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use karpenter_controllers::decision::{Decision, Launch};
+
 use super::stage::{LineKind, Stage};
-use super::view::{NodeRow, State, View, counted, sentence};
+use super::view::{Expected, NodeRow, State, View, counted, sentence};
 use super::world::World;
 
 const GLANCE: Duration = Duration::from_millis(250);
 
+/// More than are ever on their way at once.
+const MOST_EXPECTED: usize = 500;
+
 /// Reports for as long as it is polled.
 pub(crate) async fn report(world: &World, stage: &Stage) {
     let (mut seen, mut next) = (View::default(), 0);
+    let mut expected = BTreeMap::new();
     loop {
         world.ledger.bought(world.region.instances().into_iter().map(|one| one.instance.id));
+        let mut view = View::of(world, stage.elapsed());
         for record in world.context.recorder.decisions_since(next) {
             next = record.number + 1;
-            stage.say(LineKind::Decision, sentence(&record));
+            if let Decision::Launch(launch) = &record.decision {
+                expected.insert(launch.claim.to_string(), expectation(launch));
+            }
+            stage.say(LineKind::Decision, sentence(&record, &view.nodes));
         }
-        let view = View::of(world, stage.elapsed());
+        if expected.len() > MOST_EXPECTED {
+            expected.retain(|claim, _| view.nodes.iter().any(|row| row.claim == *claim));
+        }
+        view.fill_in(&expected);
         for text in changes(&seen.nodes, &view.nodes) {
             stage.say(LineKind::Node, text);
         }
@@ -28,6 +41,16 @@ pub(crate) async fn report(world: &World, stage: &Stage) {
         stage.show(view.clone());
         seen = view;
         tokio::time::sleep(GLANCE).await;
+    }
+}
+
+fn expectation(launch: &Launch) -> Expected {
+    let offer = &launch.expected;
+    Expected {
+        instance_type: offer.instance_type.to_string(),
+        zone: offer.zone.to_string(),
+        capacity_type: offer.capacity_type.to_string(),
+        price: offer.price,
     }
 }
 
@@ -46,12 +69,12 @@ pub(crate) fn changes(before: &[NodeRow], after: &[NodeRow]) -> Vec<String> {
             State::Planned => {}
             State::Booting => said.push(format!("{claim} is a {kind} at ${:.4}/h; it boots", row.price.dollars())),
             State::Joining => said.push(format!("{claim} joined as {}", row.node)),
-            State::Ready => said.push(format!("{claim} is ready for pods")),
-            State::Leaving => said.push(format!("{claim} leaves, {} on it", counted(row.pods, "pod"))),
+            State::Ready => said.push(format!("{} is ready for pods", row.called())),
+            State::Leaving => said.push(format!("{} leaves, {} on it", row.called(), counted(row.pods, "pod"))),
         }
     }
-    for claim in old.keys().filter(|claim| !new.contains_key(*claim)) {
-        said.push(format!("{claim} is gone"));
+    for (_, row) in old.iter().filter(|(claim, _)| !new.contains_key(*claim)) {
+        said.push(format!("{} is gone", row.called()));
     }
     said
 }
@@ -111,9 +134,9 @@ mod tests {
             [
                 "a is a m6g.large spot in us-east-1a at $0.0308/h; it boots",
                 "a joined as ip-1",
-                "a is ready for pods",
-                "a leaves, 2 pods on it",
-                "a is gone",
+                "a (ip-1) is ready for pods",
+                "a (ip-1) leaves, 2 pods on it",
+                "a (ip-1) is gone",
             ]
         );
     }

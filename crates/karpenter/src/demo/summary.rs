@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::ledger::percentile;
 use super::script::Outcome;
+use super::view::counted;
 use super::world::World;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -60,9 +61,9 @@ impl Summary {
         let seconds =
             |wait: Option<Duration>| wait.map_or("-".to_owned(), |wait| format!("{:.1} s", wait.as_secs_f64()));
         let mut lines = vec![format!(
-            "{} nodes launched, {} pods run, ${:.4} spent; from pending to running {} (median), {} (p99)",
-            self.nodes_launched,
-            self.pods_run,
+            "{} launched, {} run, ${:.4} spent; from pending to running {} (median), {} (p99)",
+            counted(self.nodes_launched, "node"),
+            counted(self.pods_run, "pod"),
             self.usd,
             seconds(self.p50),
             seconds(self.p99)
@@ -110,6 +111,8 @@ mod tests {
             good.text(),
             "3 nodes launched, 12 pods run, $0.0123 spent; from pending to running 41.2 s (median), - (p99)"
         );
+        let one = Summary { nodes_launched: 1, pods_run: 1, ..good.clone() };
+        assert!(one.text().starts_with("1 node launched, 1 pod run, "), "{}", one.text());
         let bad = Summary { stayed: vec!["node/n".to_owned()], ..good };
         assert!(!bad.is_good());
         assert!(bad.text().ends_with("nodes that stayed: node/n"));

@@ -133,8 +133,12 @@ fn row(world: &World, machine: &Machine, prices: &BTreeMap<String, MicroUsd>) ->
 }
 
 fn planned(claim: &karpenter_api::NodeClaim) -> NodeRow {
+    planned_row(claim.metadata.name.as_deref().unwrap_or_default())
+}
+
+fn planned_row(claim: &str) -> NodeRow {
     NodeRow {
-        claim: claim.metadata.name.clone().unwrap_or_default(),
+        claim: claim.to_owned(),
         node: String::new(),
         instance_type: String::new(),
         zone: String::new(),
@@ -147,8 +151,44 @@ fn planned(claim: &karpenter_api::NodeClaim) -> NodeRow {
     }
 }
 
-/// A decision in one line, with its reason.
-pub(crate) fn sentence(record: &Record) -> String {
+impl NodeRow {
+    /// What people may know it by: the claim, and the Node once there is one.
+    pub(crate) fn called(&self) -> String {
+        if self.node.is_empty() { self.claim.clone() } else { format!("{} ({})", self.claim, self.node) }
+    }
+}
+
+/// What is expected of a claim before anything is bought for it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Expected {
+    pub(crate) instance_type: String,
+    pub(crate) zone: String,
+    pub(crate) capacity_type: String,
+    pub(crate) price: MicroUsd,
+}
+
+impl View {
+    /// Rows of claims that nothing is bought for yet show what is expected.
+    pub(crate) fn fill_in(&mut self, expected: &BTreeMap<String, Expected>) {
+        for row in &mut self.nodes {
+            let Some(expected) = expected.get(&row.claim).filter(|_| row.price.0 == 0) else { continue };
+            if row.instance_type.is_empty() {
+                row.instance_type.clone_from(&expected.instance_type);
+                row.zone.clone_from(&expected.zone);
+                row.capacity_type.clone_from(&expected.capacity_type);
+            }
+            row.price = expected.price;
+        }
+    }
+}
+
+/// A decision in one line, with its reason. Nodes are called as `rows` knows them.
+pub(crate) fn sentence(record: &Record, rows: &[NodeRow]) -> String {
+    let called = |nodes: &[String]| {
+        let called = |name: &String| rows.iter().find(|row| row.node == *name || row.claim == *name);
+        let names = nodes.iter().map(|name| called(name).map_or_else(|| name.clone(), NodeRow::called));
+        names.collect::<Vec<_>>().join(", ")
+    };
     match &record.decision {
         Decision::Launch(launch) => {
             let expected = &launch.expected;
@@ -174,17 +214,66 @@ pub(crate) fn sentence(record: &Record) -> String {
         Decision::Disrupt { reason, nodes, replacements, savings, .. } => {
             let instead =
                 if replacements.is_empty() { String::new() } else { format!(" for {}", replacements.join(", ")) };
-            let saves = *savings as f64 / 1e6;
-            format!("remove {}{instead}: {reason}, saves ${saves:.4}/h", nodes.join(", "))
+            let difference = savings.unsigned_abs() as f64 / 1e6;
+            let price = match savings {
+                0 => "costs the same".to_owned(),
+                1.. => format!("saves ${difference:.4}/h"),
+                _ => format!("costs ${difference:.4}/h more"),
+            };
+            format!("remove {}{instead}: {reason}, {price}", called(nodes))
         }
         Decision::Resized { pool, replicas, added, removed } => match added.len() {
-            0 => format!("delete {} of static pool {pool}, which wants {replicas}", removed.join(", ")),
+            0 => format!("delete {} of static pool {pool}, which wants {replicas}", called(removed)),
             _ => format!("buy {} for static pool {pool}, which wants {replicas}", added.join(", ")),
         },
-        Decision::RolledBack { reason, nodes, why } => format!("keep {} after all ({reason}): {why}", nodes.join(", ")),
+        Decision::RolledBack { reason, nodes, why } => format!("keep {} after all ({reason}): {why}", called(nodes)),
     }
 }
 
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(claim: &str, node: &str) -> NodeRow {
+        NodeRow { node: node.to_owned(), ..planned_row(claim) }
+    }
+
+    fn disrupted(savings: i64) -> String {
+        let decision = Decision::Disrupt {
+            reason: "Drifted",
+            method: "drift",
+            nodes: vec!["ip-1".to_owned(), "ip-9".to_owned()],
+            replacements: vec!["default-2".to_owned()],
+            savings,
+        };
+        let record = Record { number: 0, at: "2026-01-02T00:00:00Z".parse().unwrap(), decision };
+        sentence(&record, &[row("default-1", "ip-1")])
+    }
+
+    #[test]
+    fn lines_name_claim_and_node_and_say_what_drift_costs() {
+        let start = "remove default-1 (ip-1), ip-9 for default-2: Drifted, ";
+        assert_eq!(disrupted(30_800), format!("{start}saves $0.0308/h"));
+        assert_eq!(disrupted(-6_600), format!("{start}costs $0.0066/h more"));
+        assert_eq!(disrupted(0), format!("{start}costs the same"));
+    }
+
+    #[test]
+    fn what_is_planned_shows_what_is_expected_and_what_is_bought_what_it_is() {
+        let expected = Expected {
+            instance_type: "m6g.large".to_owned(),
+            zone: "us-east-1a".to_owned(),
+            capacity_type: "spot".to_owned(),
+            price: MicroUsd(30_800),
+        };
+        let bought = NodeRow { instance_type: "c6g.large".to_owned(), price: MicroUsd(27_000), ..planned_row("b") };
+        let mut view = View { nodes: vec![planned_row("a"), bought.clone()], ..View::default() };
+        view.fill_in(&["a", "b"].into_iter().map(|claim| (claim.to_owned(), expected.clone())).collect());
+        assert_eq!((view.nodes[0].instance_type.as_str(), view.nodes[0].price), ("m6g.large", MicroUsd(30_800)));
+        assert_eq!(view.nodes[1], bought);
+    }
 }

@@ -36,9 +36,10 @@ pub(crate) fn render(world: &World, planned: &[NewNode], proposal: &Proposal, st
     let gone: usize = proposal.commands.iter().map(|command| command.candidates.len()).sum();
     let moved: usize = proposal.commands.iter().map(|command| command.moves.len()).sum();
     text += &format!(
-        "\n{}: {gone} nodes go, {} move; saves {} an hour, {} a month\n",
+        "\n{}: {}, {}; saves {} an hour, {} a month\n",
         style.bold("Consolidation"),
-        pods(moved),
+        if gone == 1 { "1 node goes".to_owned() } else { format!("{gone} nodes go") },
+        if moved == 1 { "1 pod moves".to_owned() } else { format!("{} move", pods(moved)) },
         style.bold(&dollars(saved)),
         style.bold(&dollars(karpenter_core::MicroUsd(saved.0.saturating_mul(HOURS_PER_MONTH)))),
     );
