@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    catalogue, cluster, completions, controller, convert, crds, demo, doctor, hash, iam, import, plan, simulate, types,
+    catalogue, cluster, completions, controller, convert, crds, demo, doctor, hash, iam, import, man, plan, simulate,
+    types, version,
 };
 
 /// Karpenter: nodes for Kubernetes on AWS, just in time.
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Doctor(doctor::Args),
     Catalogue(catalogue::refresh::Args),
     Completions(completions::Args),
+    Man(man::Args),
+    Version(version::Args),
 }
 
 #[cfg(test)]

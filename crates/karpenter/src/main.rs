@@ -14,12 +14,14 @@ mod doctor;
 mod hash;
 mod iam;
 mod import;
+mod man;
 mod plan;
 mod settings;
 mod simulate;
 mod simulated;
 mod terminal;
 mod types;
+mod version;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -52,6 +54,8 @@ fn main() -> ExitCode {
         Command::Catalogue(args) => catalogue::refresh::run(&args, &mut out),
         Command::Iam(args) => iam::run(&args, &mut out),
         Command::Completions(args) => completions::run(&args, &mut out),
+        Command::Man(args) => man::run(&args, &mut out),
+        Command::Version(args) => version::run(&args, &mut out),
     };
     let outcome = outcome.and_then(|code| out.flush().map(|()| code).map_err(Into::into));
     match outcome {

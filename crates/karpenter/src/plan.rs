@@ -21,7 +21,7 @@ use karpenter_manifests::{Input, Loaded, Options, load, read_input};
 use crate::bad_input::BadInput;
 use crate::catalogue::{CatalogueArgs, Market};
 use crate::settings::SettingsArgs;
-use crate::terminal::Style;
+use crate::terminal::{Color, Style};
 
 /// Show what would be launched for these manifests, at what price, and why
 ///
@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
+    /// Whether the table is in colour
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    color: Color,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -132,7 +135,7 @@ fn print(
             }
         }
         Output::Table => {
-            let style = Style::of_stdout(&|name| std::env::var(name).ok());
+            let style = Style::of_stdout(args.color, &|name| std::env::var(name).ok());
             let view = table::View { style, spot_is_assumed: market.spot_is_assumed(), took };
             out.write_all(table::render(&loaded.world, plan, view).as_bytes())?;
             if let Some(proposal) = proposal {

@@ -9,10 +9,25 @@ pub(crate) enum Style {
     Colour,
 }
 
+/// What the user says of colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
 impl Style {
-    pub(crate) fn of_stdout(env: &dyn Fn(&str) -> Option<String>) -> Self {
+    pub(crate) fn of_stdout(color: Color, env: &dyn Fn(&str) -> Option<String>) -> Self {
         let refused = env("NO_COLOR").is_some_and(|value| !value.is_empty()) || env("TERM").as_deref() == Some("dumb");
-        if std::io::stdout().is_terminal() && !refused { Self::Colour } else { Self::Plain }
+        let coloured = match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => std::io::stdout().is_terminal() && !refused,
+        };
+        if coloured { Self::Colour } else { Self::Plain }
     }
 
     fn wrap(self, code: &str, text: &str) -> String {

@@ -302,6 +302,35 @@ fn help_shows_examples_and_ends_well() {
 }
 
 #[test]
+fn colour_is_for_whoever_asks_for_it() {
+    let table = |flags: &[&str]| text(&karpenter(&[&["plan", "-f", "-"], flags].concat(), WORLD).stdout);
+    assert!(table(&["--color", "always"]).contains("\u{1b}["));
+    assert!(!table(&["--color=never"]).contains('\u{1b}'));
+    assert!(!table(&[]).contains('\u{1b}'), "a pipe is no terminal");
+}
+
+#[test]
+fn the_version_and_manual_pages_are_printed() {
+    let version = text(&karpenter(&["version"], "").stdout);
+    assert_eq!(version, text(&karpenter(&["--version"], "").stdout));
+    let object: Value = serde_json::from_slice(&karpenter(&["version", "-o", "json"], "").stdout).unwrap();
+    assert_eq!(format!("karpenter {}\n", object["version"].as_str().unwrap()), version);
+    assert_eq!(object["kinds"]["NodePool"], "karpenter.sh/v1");
+    for (args, want) in [
+        (&["man"][..], ".TH KARPENTER 1"),
+        (&["man", "plan"], ".TH KARPENTER-PLAN 1"),
+        (&["man", "import", "cluster-definition"], ".TH KARPENTER-IMPORT-CLUSTER-DEFINITION 1"),
+    ] {
+        let page = text(&karpenter(args, "").stdout);
+        assert!(page.starts_with(want), "{args:?}: {page}");
+    }
+    assert_eq!(karpenter(&["man", "frobnicate"], "").status.code(), Some(2));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("man");
+    assert_eq!(karpenter(&["man", "--all", folder.to_str().unwrap()], "").status.code(), Some(0));
+    assert!(folder.join("karpenter-plan.1").is_file() && folder.join("karpenter.1").is_file());
+}
+
+#[test]
 fn crds_and_completions_are_printed() {
     let crds = text(&karpenter(&["crds"], "").stdout);
     for name in ["nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"] {
