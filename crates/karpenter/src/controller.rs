@@ -27,6 +27,9 @@ use crate::settings::duration;
 use crate::simulated::{self, Fate, Kubelets};
 use connection::Connection;
 
+/// What AWS is asked in it has deadlines of its own, which are shorter.
+const DISCOVERY: Duration = Duration::from_mins(2);
+
 /// Run the controller against the cluster in KUBECONFIG
 ///
 /// It buys in the AWS account that its credentials lead to: those of the service account (IRSA, Pod Identity), of the
@@ -176,9 +179,12 @@ async fn start(args: &Args, settings: &ControllerSettings, readiness: &Readiness
             Market { aws: account.aws.clone(), account: Some(account), simulated: None }
         }
     };
-    startup::discover(&aws, &connection.client, &mut facts, connection.ca_bundle())
-        .await
-        .with_context(|| format!("cannot learn what nodes of the cluster {} are told", facts.cluster_name))?;
+    let name = facts.cluster_name.clone();
+    connection::until_answered(DISCOVERY, async || {
+        let discovered = startup::discover(&aws, &connection.client, &mut facts, connection.ca_bundle()).await;
+        discovered.with_context(|| format!("cannot learn what nodes of the cluster {name} are told"))
+    })
+    .await?;
     tracing::info!(
         cluster = facts.cluster_name,
         endpoint = facts.cluster_endpoint,
@@ -221,8 +227,11 @@ async fn simulate(
     if facts.cluster_endpoint.is_empty() {
         facts.cluster_endpoint = connection.endpoint();
     }
-    let version = version::of_server(&connection.client).await;
-    let version = version.map_err(anyhow::Error::from_boxed).context("cannot ask the cluster for its version")?;
+    let version = connection::until_answered(connection::QUESTION, async || {
+        let version = version::of_server(&connection.client).await;
+        version.map_err(anyhow::Error::from_boxed).context("cannot ask the cluster for its version")
+    })
+    .await?;
     let fate = Fate { seed: args.seed, faults: simulated::faults(args.faults, args.seed), boot_delay: args.boot_delay };
     let mut options = simulated::options(region, &facts.cluster_name, fate);
     options.cluster_endpoint.clone_from(&facts.cluster_endpoint);

@@ -14,6 +14,7 @@ use karpenter_runtime::requests::Requests;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::settings::controller::{ClientRate, ControllerSettings};
 
@@ -23,6 +24,9 @@ const USER_AGENT: &str = concat!("karpenter/", env!("CARGO_PKG_VERSION"));
 /// A pool is asked for once in a while, however many claims of it are converted.
 const CONVERSION_RATE: ClientRate = ClientRate { per_second: 20, burst: 40 };
 const FIELD_MANAGER: &str = "karpenter";
+/// What is asked at the start is answered at once, or the connection is dead and another one is needed: nothing is decided
+/// until then.
+pub(crate) const QUESTION: Duration = Duration::from_secs(10);
 
 pub(crate) struct Connection {
     /// For what is done whether we lead or not.
@@ -113,27 +117,16 @@ impl Connection {
 
     /// Waits for our kinds: without them nothing can be watched, and whoever installs them may come after us.
     pub(crate) async fn await_crds(&self) -> anyhow::Result<()> {
-        let (mut told, mut unanswered) = (false, false);
+        let mut told = false;
         loop {
-            let missing = match self.missing_kinds().await {
-                Ok(missing) if missing.is_empty() => return Ok(()),
-                Ok(missing) => missing,
-                // A server that refuses us needs somebody; one that is away comes back, and whoever exits meanwhile is
-                // restarted ever later.
-                Err(error) if is_refusal(&error) => return Err(error),
-                Err(error) => {
-                    if !std::mem::replace(&mut unanswered, true) {
-                        tracing::error!(error = format!("{error:#}"), "the API server does not answer, waiting for it");
-                    }
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                    continue;
-                }
-            };
-            if !told {
+            let missing = until_answered(QUESTION, async || self.missing_kinds().await).await?;
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if !std::mem::replace(&mut told, true) {
                 let missing = missing.join(", ");
                 let hint = "karpenter crds | kubectl apply --server-side -f -, or start with --install-crds";
                 tracing::error!(missing, hint, "the cluster does not know our kinds, waiting for them");
-                told = true;
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -174,11 +167,32 @@ impl Connection {
     }
 }
 
-/// The server has answered, and the same again would be answered alike.
-fn is_refusal(error: &anyhow::Error) -> bool {
-    match error.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(status)) => !matches!(status.code, 429 | 500..),
-        Some(_) | None => false,
+/// Asks something that must be known at the start. An API server that refuses us needs somebody; one that is away comes back,
+/// and whoever exits meanwhile is restarted ever later.
+pub(crate) async fn until_answered<T>(
+    within: Duration,
+    mut ask: impl AsyncFnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let mut said = false;
+    loop {
+        let error = match timeout(within, ask()).await {
+            Ok(Err(error)) if is_unanswered(&error) => error,
+            Ok(answered) => return answered,
+            Err(_) => anyhow::anyhow!("no answer within {} s", within.as_secs()),
+        };
+        if !std::mem::replace(&mut said, true) {
+            tracing::error!(error = format!("{error:#}"), "the API server does not answer, waiting for it");
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// The API server gave no answer, or one that is another if we ask again.
+fn is_unanswered(error: &anyhow::Error) -> bool {
+    match error.chain().find_map(|cause| cause.downcast_ref::<kube::Error>()) {
+        Some(kube::Error::Api(status)) => matches!(status.code, 429 | 500..),
+        Some(_) => true,
+        None => false,
     }
 }
 
@@ -197,10 +211,29 @@ mod tests {
             anyhow::Error::new(kube::Error::Api(Box::new(status))).context("cannot ask")
         };
         for (code, refusal) in [(401, true), (403, true), (429, false), (500, false), (503, false)] {
-            assert_eq!(is_refusal(&answered(code)), refusal, "{code}");
+            assert_eq!(is_unanswered(&answered(code)), !refusal, "{code}");
         }
-        let gone = kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
-        assert!(!is_refusal(&anyhow::Error::new(gone).context("cannot ask")));
+        let gone = || kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
+        assert!(is_unanswered(&anyhow::Error::new(gone()).context("cannot ask")));
+        assert!(is_unanswered(&anyhow::Error::from_boxed(gone().into())), "whoever else asked for us");
+        assert!(!is_unanswered(&anyhow::anyhow!("EKS tells none")), "it is not the API server that lacks");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_asked_at_the_start_is_asked_until_there_is_an_answer() {
+        let asked = AtomicUsize::new(0);
+        let begun = tokio::time::Instant::now();
+        let answer = until_answered(QUESTION, async || match asked.fetch_add(1, Ordering::Relaxed) {
+            // A connection that nobody answers on, then one that is refused.
+            0 => std::future::pending().await,
+            1 => {
+                let gone = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+                Err(anyhow::Error::new(kube::Error::Service(gone.into())).context("cannot ask"))
+            }
+            _ => Ok("1.36"),
+        });
+        assert_eq!(answer.await.unwrap(), "1.36");
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     }
 
     #[tokio::test]
