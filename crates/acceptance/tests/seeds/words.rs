@@ -94,7 +94,7 @@ async fn a_life_is_told_in_upstreams_words() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_get_no_node_and_wishes_that_cost_are_told() {
-    // covers: API-LG-25, API-LG-26, API-LG-27, API-LG-43, API-EV-03, SEED3-32
+    // covers: API-LG-25, API-LG-26, API-LG-27, API-LG-31, API-LG-43, API-EV-03, SEED3-32
     let heard = Heard::everything();
     let lab = lab(Place::default()).await;
     let devices = json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "a-gpu"}]});
@@ -125,7 +125,9 @@ async fn pods_that_get_no_node_and_wishes_that_cost_are_told() {
     }
     lab.patch(&format!("{POOLS}/general"), json!({"spec": {"limits": {"cpu": 16}}})).await;
     lab.settle(5).await;
-    lab.apply(vec![claiming, apart, spread, picky, wishing]).await;
+    let mut invalid = asking("invalid", json!({"cpu": "1"}));
+    invalid["spec"]["nodeSelector"] = json!({"karpenter.sh/unknown": "x"});
+    lab.apply(vec![claiming, apart, spread, picky, wishing, invalid]).await;
     lab.settle(60).await;
     let line =
         &heard.said("skipping pod with Dynamic Resource Allocation requirements, not yet supported by Karpenter")[0];
@@ -137,6 +139,9 @@ async fn pods_that_get_no_node_and_wishes_that_cost_are_told() {
     let line = &heard.said("relaxing soft constraints for pod since it previously failed to schedule")[0];
     assert_eq!(line["Pod"]["name"], "wishing");
     heard.said("instance types were excluded because they would breach limits");
+    let line = &heard.said("ignoring pod")[0];
+    assert_eq!((&line["Pod"]["name"], &line["level"]), (&json!("invalid"), &json!("DEBUG")));
+    assert!(line["error"].as_str().unwrap().contains("karpenter.sh/unknown"), "{line}");
     let said: Vec<Value> = heard.said("could not schedule pod");
     let line = said.iter().find(|line| line["Pod"]["name"] == "picky").unwrap();
     assert_eq!(line["level"], "ERROR");

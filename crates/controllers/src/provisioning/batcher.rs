@@ -136,7 +136,6 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_durations_are_settings() {
-        // covers: SCH-BATCH-08
         let batcher = Batcher::new(3 * SECOND, 4 * SECOND);
         batcher.trigger("a");
         assert_eq!(batcher.due(), Due::In(3 * SECOND));

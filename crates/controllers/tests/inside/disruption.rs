@@ -390,6 +390,13 @@ async fn what_keeps_a_node_is_told_on_it_and_its_claim() {
         let told = events.iter().any(|text| text == "Unconsolidatable NodePool \"main\" has consolidation disabled");
         assert!(told, "{kind}: {events:?}");
     }
+    let told = async || {
+        let events = lab.events("Node").await;
+        events.into_iter().filter(|text| text.starts_with("Unconsolidatable ")).count()
+    };
+    let before = told().await;
+    lab.settle(1_800).await;
+    assert_eq!(told().await - before, 2, "once in a quarter of an hour");
     let node = lab.list(NODES).await[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let kept = json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}});
     lab.patch(&format!("{NODES}/{node}"), kept).await;

@@ -174,6 +174,31 @@ async fn a_pass_waits_until_every_claim_has_its_machine_and_loses_no_pod() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_are_gathered_for_as_long_as_settings_say() {
+    // covers: SCH-BATCH-05, SCH-BATCH-08
+    let (batch_idle, batch_max) = (Duration::from_secs(5), Duration::from_secs(12));
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.run_with(provisioning(), Settings { batch_idle, batch_max, ..Settings::default() });
+    lab.settle(60).await;
+    lab.deployment("web", 1, "1").await;
+    lab.settle(4).await;
+    assert!(lab.claims().await.is_empty(), "another may come");
+    lab.settle(3).await;
+    assert_eq!(lab.claims().await.len(), 1);
+    let mut lab = Lab::new(1).await;
+    lab.ready_pool("main").await;
+    lab.run_with(provisioning(), Settings { batch_idle, batch_max, ..Settings::default() });
+    lab.settle(60).await;
+    for app in ["a", "b", "c", "d"] {
+        assert!(lab.claims().await.is_empty(), "others came before {app}");
+        lab.deployment(app, 1, "1").await;
+        lab.settle(if app == "d" { 4 } else { 3 }).await;
+    }
+    assert!(!lab.claims().await.is_empty(), "twelve seconds are enough, though the last came four seconds ago");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nominations_are_told_no_faster_than_events_may_come() {
     // covers: SCH-ERR-02, API-EV-01
     let mut lab = Lab::new(1).await;

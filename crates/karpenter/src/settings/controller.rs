@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn flags_beat_the_environment_which_beats_defaults_if_it_parses() {
-        // covers: API-ST-01, API-ST-02, API-ST-05
+        // covers: API-ST-01, API-ST-02, API-ST-05, SCH-BATCH-08
         let env = [("BATCH_MAX_DURATION", "1m30s"), ("BATCH_IDLE_DURATION", "soon"), ("METRICS_PORT", "x")];
         let found = resolve(&["--health-probe-port=9"], &env).unwrap();
         assert_eq!((found.batch_max.as_secs(), found.batch_idle.as_secs()), (90, 1));
