@@ -87,6 +87,12 @@ impl Found {
     }
 }
 
+/// One way through the candidates: the command to begin with, if any, and in whose turn the others are tried.
+struct Order {
+    start: Option<Vec<usize>>,
+    turns: Arc<[usize]>,
+}
+
 pub(crate) struct Search<'a, 's, 'w> {
     rules: &'a Rules<'s, 'w>,
     what_if: &'a mut WhatIf<'w>,
@@ -198,12 +204,12 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let mut best: Vec<Vec<usize>> = Vec::new();
         let mut most = i64::MIN;
         let by_ratio = self.turns.clone();
-        let mut orders: Vec<(Option<Vec<usize>>, Arc<[usize]>)> =
-            starts.into_iter().map(|start| (start, by_ratio.clone())).collect();
+        let mut orders: Vec<Order> =
+            starts.into_iter().map(|start| Order { start, turns: by_ratio.clone() }).collect();
         if self.candidates.len() <= MOST_FOR_ORDERS {
-            orders.push((None, by_price(&by_ratio, self.candidates)));
+            orders.push(Order { start: None, turns: by_price(&by_ratio, self.candidates) });
         }
-        for (start, turns) in orders {
+        for Order { start, turns } in orders {
             self.restart(base);
             self.turns = turns;
             self.take_all(start);
