@@ -229,7 +229,7 @@ async fn simulate(
     }
     let version = connection::until_answered(connection::QUESTION, async || {
         let version = version::of_server(&connection.client).await;
-        version.map_err(anyhow::Error::from_boxed).context("cannot ask the cluster for its version")
+        version.map_err(connection::unboxed).context("cannot ask the cluster for its version")
     })
     .await?;
     let fate = Fate { seed: args.seed, faults: simulated::faults(args.faults, args.seed), boot_delay: args.boot_delay };

@@ -196,6 +196,14 @@ fn is_unanswered(error: &anyhow::Error) -> bool {
     }
 }
 
+/// As anyhow has it, which hides what is in a box.
+pub(crate) fn unboxed(error: Box<dyn std::error::Error + Send + Sync>) -> anyhow::Error {
+    match error.downcast::<kube::Error>() {
+        Ok(error) => anyhow::Error::new(*error),
+        Err(error) => anyhow::Error::from_boxed(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -215,7 +223,7 @@ mod tests {
         }
         let gone = || kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
         assert!(is_unanswered(&anyhow::Error::new(gone()).context("cannot ask")));
-        assert!(is_unanswered(&anyhow::Error::from_boxed(gone().into())), "whoever else asked for us");
+        assert!(is_unanswered(&unboxed(gone().into()).context("cannot ask")), "whoever else asked for us");
         assert!(!is_unanswered(&anyhow::anyhow!("EKS tells none")), "it is not the API server that lacks");
     }
 
