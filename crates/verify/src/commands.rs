@@ -19,6 +19,8 @@ use crate::claim::offerings;
 use crate::violation::Violation;
 use crate::waiting;
 
+pub use budgets::allowed as allowed_disruptions;
+
 /// What is wrong with a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -29,6 +31,14 @@ pub struct Fault {
 
 /// Everything that no rule allows, in a fixed order.
 pub fn verify_commands(snapshot: &Snapshot<'_>, policy: &Policy, commands: &[Command]) -> Vec<Fault> {
+    let mut found = verify_decision(snapshot, policy, commands);
+    budgets::judge(snapshot, commands, &mut found);
+    found
+}
+
+/// As [`verify_commands`] for commands that wait before they are carried out, some of them until budgets have room: budgets
+/// are judged when they start.
+pub fn verify_decision(snapshot: &Snapshot<'_>, policy: &Policy, commands: &[Command]) -> Vec<Fault> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for (number, command) in commands.iter().enumerate() {
@@ -46,21 +56,54 @@ pub fn verify_commands(snapshot: &Snapshot<'_>, policy: &Policy, commands: &[Com
         }
         moves(snapshot.world, command, &mut report);
     }
-    budgets::judge(snapshot, commands, &mut found);
     // What is bought is bought for all that goes, now and later.
     let violations = placements(snapshot.world, &completed(commands));
     found.extend(violations.into_iter().map(|violation| Fault { command: None, what: violation.to_string() }));
     found
 }
 
+/// Judges commands that start together, in the cluster as it is then: whether each node may go now, and whether budgets have
+/// room for all of them. Where the pods go was judged when they were decided, in a snapshot whose positions the commands
+/// have; nodes are found by name.
+pub fn verify_start(now: &Snapshot<'_>, policy: &Policy, commands: &[Command]) -> Vec<Fault> {
+    let mut found = Vec::new();
+    let at: BTreeMap<&str, usize> = now.world.nodes.iter().enumerate().map(|(at, node)| (&*node.name, at)).collect();
+    for (number, command) in commands.iter().enumerate() {
+        let mut report = |what: String| found.push(Fault { command: Some(number), what });
+        for candidate in &command.candidates {
+            match at.get(&*candidate.name) {
+                Some(index) => node(now, policy, command.method, *index, &mut report),
+                None => report(format!("{} is not there", candidate.name)),
+            }
+        }
+    }
+    budgets::judge(now, commands, &mut found);
+    found
+}
+
 /// What is wrong with where the pods go when these commands are carried out.
 fn placements(world: &World, commands: &[Command]) -> Vec<Violation> {
-    let (world, plan) = after(world, commands);
-    let violations = crate::verify(&world, &plan).into_iter().filter(|violation| {
+    let (world, plan, elsewhere) = after(world, commands);
+    let violations = crate::verify(&world, &plan).into_iter().filter(|violation| match violation {
         // Simulations may pass a reservation over, and whoever waited before may go on waiting.
-        !matches!(violation, Violation::ReservationNotHeld { .. } | Violation::LighterPool { .. })
+        Violation::ReservationNotHeld { .. } | Violation::LighterPool { .. } => false,
+        // Where pods are expected that wait, or whose nodes were going before, the commands do not say.
+        Violation::Skew { pod, .. } => !spreads_with(&world, pod, &elsewhere),
+        _ => true,
     });
     violations.collect()
+}
+
+/// Whether some of these pods count for the spread of a pod.
+fn spreads_with(world: &World, name: &str, others: &[usize]) -> bool {
+    let named = world.pods.iter().filter(|pod| format!("{}/{}", pod.namespace, pod.name) == name);
+    let mut spreads = named.flat_map(|pod| pod.shape.spread.iter().map(move |spread| (&pod.namespace, spread)));
+    spreads.any(|(namespace, spread)| {
+        others.iter().map(|other| &world.pods[*other]).any(|other| {
+            other.namespace == *namespace
+                && crate::labels::selector_matches(spread.selector.as_ref(), &other.shape.labels)
+        })
+    })
 }
 
 /// The commands as they are when what they leave for later passes is gone too.
@@ -221,11 +264,12 @@ fn node_price(snapshot: &Snapshot<'_>, node: &Node) -> MicroUsd {
 }
 
 /// The cluster with the nodes on their way out, and the moves as a plan for it. Pods that waited before are left out, and
-/// so are those on empty nodes, which go without a place.
-fn after(world: &World, commands: &[Command]) -> (World, Plan) {
+/// so are those on empty nodes, which go without a place, and those of static pools, whose nodes are replaced whatever
+/// their pods need. Answers which were left out though they will be somewhere.
+fn after(world: &World, commands: &[Command]) -> (World, Plan, Vec<usize>) {
     let mut world = world.clone();
     let mut plan = Plan::default();
-    let mut leaving = BTreeMap::new();
+    let (mut leaving, mut elsewhere) = (BTreeMap::new(), Vec::new());
     let going: BTreeSet<_> = world.nodes.iter().filter(|node| node.deleting).map(|node| node.name.clone()).collect();
     let moved: BTreeSet<usize> = commands.iter().flat_map(|c| &c.moves).map(|moved| moved.pod).collect();
     for command in commands {
@@ -235,11 +279,18 @@ fn after(world: &World, commands: &[Command]) -> (World, Plan) {
         }
     }
     for (index, pod) in world.pods.iter_mut().enumerate() {
+        let left_out = match &pod.node {
+            Some(node) => going.contains(node) || leaving.get(node) == Some(&Method::StaticDrift),
+            None => true,
+        };
+        if left_out && !moved.contains(&index) && waiting::returns(pod) {
+            elsewhere.push(index);
+        }
         if pod.node.as_ref().is_some_and(|node| going.contains(node)) && !moved.contains(&index) {
             pod.phase = Phase::Succeeded;
         }
         match pod.node.as_ref().and_then(|node| leaving.get(node)) {
-            Some(Method::Empty) if waiting::returns(pod) => pod.phase = Phase::Succeeded,
+            Some(Method::Empty | Method::StaticDrift) if waiting::returns(pod) => pod.phase = Phase::Succeeded,
             None if pod.node.is_none() => pod.scheduled_reason = None,
             _ => {}
         }
@@ -258,7 +309,7 @@ fn after(world: &World, commands: &[Command]) -> (World, Plan) {
         }
         plan.new_nodes.extend(new);
     }
-    (world, plan)
+    (world, plan, elsewhere)
 }
 
 #[cfg(test)]

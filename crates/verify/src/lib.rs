@@ -35,7 +35,7 @@ mod weights;
 use karpenter_core::World;
 use karpenter_core::plan::Plan;
 
-pub use commands::{Fault, verify_commands};
+pub use commands::{Fault, allowed_disruptions, verify_commands, verify_decision, verify_start};
 pub use violation::Violation;
 
 /// Everything about the plan that no cluster could make true, in a fixed order. A sound plan has none.

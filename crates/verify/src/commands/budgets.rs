@@ -46,7 +46,8 @@ pub(super) fn judge(snapshot: &Snapshot<'_>, commands: &[Command], found: &mut V
     }
 }
 
-fn allowed(budgets: &[Budget], nodes: usize, reason: &str, now: Timestamp) -> usize {
+/// How many of so many nodes budgets let go for a reason at this time.
+pub fn allowed(budgets: &[Budget], nodes: usize, reason: &str, now: Timestamp) -> usize {
     let mut least = usize::MAX;
     for budget in budgets {
         let Some(active) = is_active(budget, now) else { return 0 };
@@ -127,9 +128,4 @@ fn has(field: &str, value: i8, first: i64, names: &[&str]) -> Option<bool> {
         any |= (from..=to).contains(&value) && step.is_none_or(|step| step > 0 && (value - origin) % step == 0);
     }
     Some(any)
-}
-
-#[cfg(test)]
-pub(super) fn allowed_for_test(budgets: &[Budget], nodes: usize, now: Timestamp) -> usize {
-    allowed(budgets, nodes, "Empty", now)
 }
