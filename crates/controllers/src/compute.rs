@@ -1,12 +1,32 @@
 //! Decisions that may take long are made on a thread of their own, so that watches are read, probes answered and
 //! interruptions handled meanwhile.
 
+use std::time::Duration;
+
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::spawn_blocking;
 
+use crate::context::Context;
+
+/// How long the computation takes that has just been made, in a simulation: virtual time passes only while something waits.
+pub type ComputeTime = Box<dyn Fn() -> Duration + Send + Sync>;
+
+/// As [`off_thread`]. Where somebody simulates how long it takes, the answer comes that much later, while the world goes on.
+pub(crate) async fn compute<T, F>(context: &Context, computation: F) -> T
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let answer = off_thread(computation).await;
+    if let Some(takes) = context.compute_time.get().map(|takes| takes()).filter(|takes| !takes.is_zero()) {
+        tokio::time::sleep(takes).await;
+    }
+    answer
+}
+
 /// The answer of a computation that waits for nothing. A runtime of one thread has nothing that could go on meanwhile,
 /// and what is simulated on one has to happen in the same order every time: there it is done in place.
-pub(crate) async fn off_thread<T, F>(compute: F) -> T
+async fn off_thread<T, F>(compute: F) -> T
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,

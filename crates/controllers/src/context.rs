@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 use karpenter_core::World;
 use karpenter_core::plan::Plan;
+use karpenter_disruption::{Command, Policy, Snapshot};
 use karpenter_index::{Change, Index, Key, Kind, NodeClass, Object, Unreadable};
 use karpenter_provider::CloudProvider;
 use kube::Client;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
+use crate::compute::ComputeTime;
 use crate::disruption::regret::Regret;
 use crate::error::{Error, Result};
 use crate::freshness::{self, Freshness};
@@ -55,6 +57,12 @@ pub struct Context {
     pub static_nodes: Ledger,
     /// Sees every plan before it is carried out: for whoever wants to judge them.
     pub plan_observer: OnceLock<PlanObserver>,
+    /// Sees the commands of every pass of disruption as they were decided, including those that budgets hold back for now.
+    pub decision_observer: OnceLock<CommandObserver>,
+    /// Sees the commands that are about to be carried out together, and the cluster as it was last looked at before that.
+    pub start_observer: OnceLock<CommandObserver>,
+    /// How long computations take where time is virtual.
+    pub compute_time: OnceLock<ComputeTime>,
     pub(crate) remarked: Remarked,
     pub(crate) gone: Gone,
     pub(crate) questions: Questions,
@@ -64,6 +72,7 @@ pub struct Context {
 }
 
 pub type PlanObserver = Box<dyn Fn(&World, &Plan) + Send + Sync>;
+pub type CommandObserver = Box<dyn Fn(&Snapshot<'_>, &Policy, &[Command]) + Send + Sync>;
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,6 +117,9 @@ impl Context {
             regret: Regret::default(),
             static_nodes: Ledger::default(),
             plan_observer: OnceLock::new(),
+            decision_observer: OnceLock::new(),
+            start_observer: OnceLock::new(),
+            compute_time: OnceLock::new(),
             remarked: Remarked::default(),
             gone: Gone::default(),
             questions: Questions::default(),

@@ -44,7 +44,7 @@ use karpenter_index::{Change, Key, TrackedPod};
 use tokio::time::Instant;
 
 use crate::clock::{later, until};
-use crate::compute::off_thread;
+use crate::compute::compute;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::metrics::{DRIFT, EMPTINESS, MULTI, SINGLE};
@@ -246,7 +246,9 @@ impl Disruption {
         let Some(picture) = Picture::take(context, &self.commands).await else { return };
         let (picture, policy) = (Arc::new(picture), self.policy(context));
         let seen = picture.clone();
-        let mut commands = off_thread(move || karpenter_disruption::propose_empty(&seen.snapshot(), &policy)).await;
+        let search = move || karpenter_disruption::propose_empty(&seen.snapshot(), &policy);
+        let mut commands = compute(context, search).await;
+        self.decided(context, &picture, &commands);
         let mut own = self.state();
         own.pending.leave_out_touched(&picture, &mut commands);
         let due = later(context.clock.now(), VALIDATION);
@@ -266,7 +268,8 @@ impl Disruption {
             }
             let picture = batch.picture.clone();
             let valid = self.validated(context, batch).await;
-            match self.start_all(context, &picture, &valid).await {
+            let Some((now, valid)) = valid else { continue };
+            match self.start_all(context, &picture, &now, &valid).await {
                 Ok(started) => moved |= started,
                 Err(error) => errors.push(error),
             }
@@ -347,8 +350,9 @@ impl Disruption {
         let (at_once, found): (Vec<Command>, Vec<Command>) =
             proposal.commands.into_iter().partition(|command| command.method.reason() == Method::Drift.reason());
         self.wait_with(context, &picture, found).await;
-        let Some(at_once) = self.still_drifted(context, &picture, at_once).await else { return Ok(Pass::Unsynced) };
-        let acted = self.start_all(context, &picture, &at_once).await?;
+        let drifted = self.still_drifted(context, &picture, at_once).await;
+        let Some((now, at_once)) = drifted else { return Ok(Pass::Unsynced) };
+        let acted = self.start_all(context, &picture, &now, &at_once).await?;
         Ok(if acted { Pass::Acted } else { Pass::Idle })
     }
 
@@ -359,7 +363,7 @@ impl Disruption {
         let (policy, seen) = (self.policy(context), picture.clone());
         // There is one loop, so nobody misses what is taken out for a moment.
         let mut pending = std::mem::take(&mut self.state().pending);
-        let (pending, mut found, void) = off_thread(move || {
+        let (pending, mut found, void) = compute(context, move || {
             let void = pending.look_again(&policy, &seen, &mut found);
             (pending, found, void)
         })
@@ -385,7 +389,8 @@ impl Disruption {
         let refused = self.state().refused.still(picture);
         let policy = Policy { refused, ..self.policy(context) };
         let (memory, seen) = (self.memory.clone(), picture.clone());
-        let proposal = off_thread(move || look(&memory, &seen.snapshot(), &policy)).await;
+        let proposal = compute(context, move || look(&memory, &seen.snapshot(), &policy)).await;
+        self.decided(context, picture, &proposal.commands);
         context.metrics.choices.searched(self.name(), began.elapsed());
         // All methods share one search.
         for method in [EMPTINESS, DRIFT, MULTI, SINGLE] {
@@ -402,17 +407,18 @@ impl Disruption {
     }
 
     /// The commands that still hold, each as it was decided; of empty nodes those that still are. What budgets have no room
-    /// for yet goes on waiting for a while: the nodes that take it up are about to be gone.
-    async fn validated(&self, context: &Context, batch: Batch) -> Vec<Command> {
+    /// for yet goes on waiting for a while: the nodes that take it up are about to be gone. Nothing while the cluster is not
+    /// wholly known.
+    async fn validated(&self, context: &Context, batch: Batch) -> Option<(Arc<Picture>, Vec<Command>)> {
         self.commands.pause.look(context).await;
         let now = context.clock.now();
         let Some(picture) = Picture::take(context, &self.commands).await else {
             self.state().pending.add(Batch { again: Some(later(now, UNSYNCED)), ..batch });
-            return Vec::new();
+            return None;
         };
         let (picture, policy, commands) = (Arc::new(picture), self.policy(context), batch.commands.clone());
         let seen = picture.clone();
-        let validated: Vec<Validated> = off_thread(move || {
+        let validated: Vec<Validated> = compute(context, move || {
             let snapshot = seen.snapshot();
             let mut validation = Validation::new(&snapshot, &policy, &commands);
             commands.iter().map(|command| validation.validate(command)).collect()
@@ -451,11 +457,27 @@ impl Disruption {
         // Each that starts gives the others as long again.
         let due = if valid.is_empty() { batch.due } else { now };
         self.state().pending.add(Batch { commands: waiting, due, again, begun, ..batch });
-        valid
+        Some((picture, valid))
     }
 
-    /// Side by side. Those that were started stay started whatever becomes of the others.
-    async fn start_all(&self, context: &Context, picture: &Picture, commands: &[Command]) -> Result<bool> {
+    fn decided(&self, context: &Context, picture: &Picture, commands: &[Command]) {
+        if let Some(observe) = context.decision_observer.get().filter(|_| !commands.is_empty()) {
+            observe(&picture.snapshot(), &self.policy(context), commands);
+        }
+    }
+
+    /// Side by side. Those that were started stay started whatever becomes of the others. They were decided in one picture
+    /// of the cluster, and last held in another.
+    async fn start_all(
+        &self,
+        context: &Context,
+        picture: &Picture,
+        held_in: &Picture,
+        commands: &[Command],
+    ) -> Result<bool> {
+        if let Some(observe) = context.start_observer.get().filter(|_| !commands.is_empty()) {
+            observe(&held_in.snapshot(), &self.policy(context), commands);
+        }
         let mut starts: Vec<BoxFuture<'_, Result<()>>> = Vec::with_capacity(commands.len());
         for command in commands {
             starts.push(Box::pin(self.commands.start(context, picture, command)));

@@ -47,7 +47,8 @@ pub mod waiting;
 pub mod write;
 
 pub use clock::Clock;
-pub use context::{Context, PlanObserver};
+pub use compute::ComputeTime;
+pub use context::{CommandObserver, Context, PlanObserver};
 pub use engine::{Doing, Engine, Shift, as_controller, controller_name, doing, panic_text};
 pub use error::{Error, Result};
 pub use reconciler::{Action, Backoff, Reconciler};

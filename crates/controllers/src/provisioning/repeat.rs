@@ -9,7 +9,7 @@ use karpenter_core::{Pool, World};
 use karpenter_scheduling::{Deadline, Observed};
 use tokio::time::Instant;
 
-use crate::compute::off_thread;
+use crate::compute::compute;
 use crate::context::Context;
 
 /// For so long places are looked for. In a simulation no time passes while one looks.
@@ -40,7 +40,7 @@ impl Repeat {
         let began = Instant::now();
         let deadline = Deadline::when(move || began.elapsed() > MOST_TIME);
         let solved = world.clone();
-        let answer = off_thread(move || karpenter_scheduling::solve_observed(&solved, &deadline)).await;
+        let answer = compute(context, move || karpenter_scheduling::solve_observed(&solved, &deadline)).await;
         if answer.timed_out {
             tracing::error!("scheduling took too long, pods that were not looked at wait for the next pass");
         }

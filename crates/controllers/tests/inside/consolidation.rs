@@ -1,11 +1,12 @@
 //! Fleets that cost more than they need to become cheaper, within the rules, and then come to rest.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use karpenter_apiserver::{Effect, Fault};
-use karpenter_controllers::Settings;
 use karpenter_controllers::roster::all;
+use karpenter_controllers::{CommandObserver, Settings};
 use serde_json::{Value, json};
 
 use super::disruption::{condition, draining, tainted};
@@ -37,6 +38,39 @@ async fn note(lab: &Lab, app: &str, seen: &mut BTreeSet<String>) {
     for pod in lab.pods(app).await {
         seen.insert(pod["metadata"]["name"].as_str().unwrap().to_owned());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_see_what_is_decided_and_what_starts_and_computations_may_take_long() {
+    let mut lab = Lab::new(1).await;
+    cluster(&mut lab, json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s"})).await;
+    let seen = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let (decided, started, clock) = (seen.clone(), seen.clone(), lab.context.clock.clone());
+    let at = clock.clone();
+    let of_decisions: CommandObserver = Box::new(move |_, _, commands| {
+        assert!(!commands.is_empty());
+        decided.lock().unwrap().0.push(at.now());
+    });
+    let of_starts: CommandObserver = Box::new(move |snapshot, _, commands| {
+        let there = |name: &str| snapshot.world.nodes.iter().any(|node| &*node.name == name);
+        assert!(commands.iter().flat_map(|command| &command.candidates).all(|candidate| there(&candidate.name)));
+        started.lock().unwrap().1.push(clock.now());
+    });
+    assert!(lab.context.decision_observer.set(of_decisions).is_ok());
+    assert!(lab.context.start_observer.set(of_starts).is_ok());
+    lab.deployment("web", 1, "1").await;
+    lab.settle(60).await;
+    assert_eq!(running(&lab.pods("web").await), 1);
+    assert!(lab.context.compute_time.set(Box::new(|| Duration::from_secs(20))).is_ok());
+    lab.scale("web", 0).await;
+    lab.settle(60).await;
+    assert_eq!(lab.list(NODES).await.len(), 1, "a search, 15 seconds, and the validation");
+    lab.settle(120).await;
+    assert!(lab.list(NODES).await.is_empty());
+    let seen = seen.lock().unwrap();
+    let (decided, started) = (seen.0.first().unwrap(), seen.1.as_slice());
+    let [started] = started else { panic!("{started:?}") };
+    assert!(started.duration_since(*decided).as_secs() >= 35, "{decided} {started}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -181,6 +181,6 @@ async fn what_drift_found_holds_in_the_cluster_as_it_is_by_then() {
             _ => {}
         }
         let still = disruption.still_drifted(&context, &picture, found).await;
-        assert_eq!(still.map(|commands| commands.len()), left, "{what} changed");
+        assert_eq!(still.map(|(_, commands)| commands.len()), left, "{what} changed");
     }
 }
