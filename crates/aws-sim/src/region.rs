@@ -10,7 +10,7 @@ mod templates;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -53,7 +53,11 @@ struct Shared {
     arrived: Notify,
     /// No call is answered before the state is there.
     ready: watch::Sender<bool>,
+    terminations: OnceLock<TerminationObserver>,
 }
+
+/// Sees instances that run at the moment somebody asks to terminate them.
+type TerminationObserver = Box<dyn Fn(&[SimInstance]) + Send + Sync>;
 
 pub(crate) struct State {
     pub(crate) market: Market,
@@ -123,6 +127,7 @@ impl Region {
             changed: Notify::new(),
             arrived: Notify::new(),
             ready: watch::Sender::new(true),
+            terminations: OnceLock::new(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -159,6 +164,11 @@ impl Region {
         }
         state.listener = Some(sender);
         receiver
+    }
+
+    /// From now on every call that terminates instances which run is seen, before it is carried out. The first observer stays.
+    pub fn observe_terminations(&self, observe: impl Fn(&[SimInstance]) + Send + Sync + 'static) {
+        let _ = self.shared.terminations.set(Box::new(observe));
     }
 
     /// From now on something goes wrong.

@@ -11,7 +11,7 @@ use karpenter_provider_aws::calls::{
 
 use super::records::matches;
 use super::staging::{Forbidden, health_matches};
-use super::{Region, matches_tags};
+use super::{Record, Region, matches_tags};
 
 fn unknown_instance(operation: &'static str, id: &str) -> AwsError {
     AwsError::new(operation, "InvalidInstanceID.NotFound", format!("The instance ID '{id}' does not exist"))
@@ -174,6 +174,13 @@ impl Ec2 for Region {
 
     async fn terminate_instances(&self, ids: &[String]) -> Result<Vec<StateChange>> {
         self.arrive("TerminateInstances", &ids).await?;
+        if let Some(observe) = self.shared.terminations.get() {
+            let state = self.lock();
+            let asked = ids.iter().filter_map(|id| state.records.get(id));
+            let running: Vec<_> = asked.filter(|record| record.ended_at.is_none()).map(Record::view).collect();
+            drop(state);
+            observe(&running);
+        }
         let now = self.now();
         let mut state = self.lock();
         if let Some(missing) = ids.iter().find(|id| !state.records.contains_key(*id)) {
