@@ -1,19 +1,24 @@
 //! `karpenter simulate`.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use karpenter_controllers::Clock;
+use karpenter_runtime::log::{self, Format, Log, Threshold};
 use karpenter_sim::Season;
 
-/// Live through a week of a cluster's life in a minute or two, with everything going wrong that can
+/// Live through a week of a cluster's life in some minutes, with everything going wrong that can
 ///
 /// A cluster, a simulated AWS region and the very controllers that run on EKS, in virtual time. Deployments are scaled
-/// four times a day; the region refuses, throttles, forgets answers and takes machines back; the API server fails, and
-/// the controllers die and come back. What must not be is told: leaked instances, lost or stuck pods, evictions against a
-/// budget, claims without an instance, plans that break a rule. The same seed gives the same history to the byte.
+/// four times a day, node classes, pools and prices change; the region refuses, throttles, forgets answers and takes
+/// machines back; the API server fails, connections go silent, objects cannot be read, and the controllers die, lose
+/// their lease and come back. What must not be is told: leaked instances, lost or stuck pods, evictions and disruptions
+/// against a budget, instances terminated with pods on them, claims without an instance, plans and commands that break
+/// a rule. The same seed gives the same history to the byte.
 ///
-/// Ends with status 0, or 1 if anything of that happened.
+/// Ends with status 0, or 1 if anything of that happened, or if something came too seldom to have been tried.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   karpenter simulate                     # a week
@@ -34,6 +39,9 @@ pub(crate) struct Args {
     calm: bool,
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Output>,
+    /// Append the controllers' log lines to this file, at the simulated time
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -45,10 +53,19 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
     let season = Season { seed: args.seed, days: args.days, deployments: args.deployments, faults: !args.calm };
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().context("cannot start the simulation")?;
-    let report = runtime.block_on(karpenter_sim::run(season)).context("cannot start the simulation")?;
+    let report = runtime.block_on(async {
+        args.log.as_deref().map_or(Ok(()), keep_log)?;
+        karpenter_sim::run(season).await.context("cannot start the simulation")
+    })?;
     match args.output {
         Some(Output::Json) => writeln!(out, "{}", report.json())?,
         None => writeln!(out, "{}", report.text())?,
     }
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn keep_log(file: &Path) -> anyhow::Result<()> {
+    let outputs = log::outputs(&file.display().to_string()).context("--log")?;
+    let log = Log::new(Threshold::Debug, Format::Json, Clock::starting_at(Season::start()), outputs);
+    log.install().context("cannot start logging")
 }

@@ -2,9 +2,9 @@
 //! faults in, reports out.
 //!
 //! ```text
-//!   Season: who scales when ──┐
-//!   Trouble: what goes wrong ─┼──▶ World: API server, cluster, region, controllers ──▶ Audit ──▶ Report
-//!   a seed ───────────────────┘
+//!   Season: who scales when, what users change ─┐
+//!   Trouble: what goes wrong ───────────────────┼──▶ World: API server, cluster, region, controllers ──▶ Audit ──▶ Report
+//!   a seed ─────────────────────────────────────┘
 //! ```
 //!
 //! Time is tokio's: on a single-threaded runtime with paused time a week takes as long as the machine needs for what
@@ -12,9 +12,13 @@
 
 pub mod audit;
 pub mod machines;
+mod pools;
+mod process;
 pub mod report;
 pub mod season;
 pub mod trouble;
+pub mod unreadable;
+mod wire;
 mod workload;
 pub mod world;
 

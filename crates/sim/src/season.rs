@@ -8,16 +8,17 @@ use jiff::Timestamp;
 use karpenter_apiserver::{ApiServer, Options, TokioClock};
 use karpenter_aws_sim::Capacity;
 use karpenter_aws_sim::chance::between;
-use karpenter_provider_aws::calls::{CapacityReservation, InstanceState};
+use karpenter_provider_aws::calls::CapacityReservation;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::audit::{EventFate, Pods};
+use crate::pools::{self, CLASSES_PATH, Change, MOST_REPLICAS, OVERLAYS_PATH, POOLS_PATH, REPLICAS, STATIC};
 use crate::report::{Report, Waits};
 use crate::trouble::{self, RATES, Strike, Trouble};
-use crate::workload::{NAMESPACE, Tenant, node_class, pool};
+use crate::workload::{NAMESPACE, Tenant};
 use crate::world::{Setup, StartError, World, send};
 
 /// A week that is made from a seed.
@@ -30,6 +31,13 @@ pub struct Season {
     pub faults: bool,
 }
 
+impl Season {
+    /// What time it is at the start of every season.
+    pub fn start() -> Timestamp {
+        START.parse().expect("a time")
+    }
+}
+
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const SCALINGS_PER_DAY: u32 = 4;
 /// Every so often everything is looked at.
@@ -40,6 +48,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 const LAUNCH_DEADLINE: Duration = Duration::from_secs(600);
 /// What is lost is found by sweeps that run every few minutes.
 const CLEANING: Duration = Duration::from_secs(1200);
+/// A node of the static pool that is lost is made up for at once, which may fail some times.
+const REPLACING: Duration = Duration::from_secs(3600);
+/// Nodes of the static pool are replaced before they go, and those that cannot go keep their replacements waiting.
+const DRIFTING: Duration = Duration::from_secs(6 * 3600);
+/// Nothing hangs but for a moment.
+const HUNG: Duration = Duration::ZERO;
 /// When nothing changes any more, everything is in place within this.
 const SETTLING: Duration = Duration::from_secs(4 * 3600);
 /// A fault that struck less often has not been tried.
@@ -47,16 +61,21 @@ const TRIED: u64 = 20;
 const START: &str = "2026-01-05T00:00:00Z";
 
 enum Event {
-    Scale { tenant: usize, replicas: u64 },
+    Scale {
+        tenant: usize,
+        replicas: u64,
+    },
     Trouble(Trouble),
     Follows(Strike),
+    /// A user changes something, for the so-many-th time.
+    Change(Change, u32),
     Look,
 }
 
 /// Lives through it, and tells.
 pub async fn run(season: Season) -> Result<Report, StartError> {
     let length = DAY * season.days;
-    let start: Timestamp = START.parse().expect("a time");
+    let start = Season::start();
     let clock = Arc::new(TokioClock::starting_at(start));
     let server = ApiServer::new(Options { clock, seed: season.seed, rbac: false, keep_history: false });
     let world = World::start(server, setup(season, start)).await?;
@@ -64,6 +83,7 @@ pub async fn run(season: Season) -> Result<Report, StartError> {
     story.settle_in().await;
     if season.faults {
         trouble::faults().into_iter().for_each(|fault| story.world.server.inject(fault));
+        story.world.wire.be_late(season.seed, trouble::LATE_REQUESTS);
     }
     let origin = Instant::now();
     let mut agenda = agenda(season, length);
@@ -79,7 +99,8 @@ pub async fn run(season: Season) -> Result<Report, StartError> {
                     agenda.insert((at + after, number), Event::Follows(strike));
                 }
             }
-            Event::Follows(Strike(id)) => story.world.region.kill(&id, InstanceState::ShuttingDown),
+            Event::Follows(strike) => strike.strike(&story.world).await,
+            Event::Change(change, nth) => story.change(change, nth).await,
             Event::Look => story.look().await,
         }
     }
@@ -101,12 +122,20 @@ fn setup(season: Season, start: Timestamp) -> Setup {
         seed: season.seed,
         start,
         region,
-        settings: karpenter_controllers::Settings::default(),
+        settings: settings(season.seed),
         interruptions: true,
+        election: true,
         root_ca: None,
         judged: 25,
         events: EventFate::Counted,
     }
+}
+
+/// The gates that weeks are about, and of every second seed the one for spot.
+fn settings(seed: u64) -> karpenter_controllers::Settings {
+    let plain = karpenter_controllers::Settings::default();
+    let disruption = karpenter_disruption::Policy { spot_to_spot: seed.is_multiple_of(2), ..plain.disruption };
+    karpenter_controllers::Settings { node_overlays: true, static_capacity: true, disruption, ..plain }
 }
 
 fn reservation(nth: usize, zone: &str, instance_type: &str) -> CapacityReservation {
@@ -138,6 +167,15 @@ fn agenda(season: Season, length: Duration) -> BTreeMap<(Duration, u64), Event> 
             all.push((at, Event::Scale { tenant, replicas }));
         }
     }
+    for (change, times) in Change::ALL {
+        let times = season.days * times;
+        let each = length / times;
+        for nth in 0..times {
+            let words = ["change", change.name(), &nth.to_string()];
+            let within = between(season.seed, &words, 0, each.as_millis() as u64 - 1);
+            all.push((each * nth + Duration::from_millis(within), Event::Change(change, nth)));
+        }
+    }
     if season.faults {
         all.extend(trouble::plan(season.seed, length).into_iter().map(|(at, one)| (at, Event::Trouble(one))));
     }
@@ -154,6 +192,7 @@ struct Story {
     pods: Pods,
     wanted: BTreeMap<String, u64>,
     scalings: u64,
+    changes: BTreeMap<&'static str, u64>,
     done: BTreeMap<String, u64>,
     /// Since when something is not as it should be.
     since: BTreeMap<String, Instant>,
@@ -174,6 +213,7 @@ impl Story {
             pods,
             wanted: BTreeMap::new(),
             scalings: 0,
+            changes: BTreeMap::new(),
             done: BTreeMap::new(),
             since: BTreeMap::new(),
             told: BTreeSet::new(),
@@ -181,14 +221,19 @@ impl Story {
         }
     }
 
-    /// The pool, and every tenant with nothing to run yet.
+    /// What may be bought, and every tenant with nothing to run yet.
     async fn settle_in(&mut self) {
-        self.must("POST", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses", &node_class()).await;
-        self.must("POST", "/apis/karpenter.sh/v1/nodepools", &pool()).await;
+        for class in pools::node_classes() {
+            self.must("POST", CLASSES_PATH, &class).await;
+        }
+        self.must("POST", OVERLAYS_PATH, &pools::overlay()).await;
+        for pool in pools::pools() {
+            self.must("POST", POOLS_PATH, &pool).await;
+        }
         for number in 0..self.season.deployments {
             let tenant = Tenant::new(self.season.seed, number);
             self.must("POST", DEPLOYMENTS, &tenant.deployment(0)).await;
-            if let Some(budget) = tenant.budget() {
+            for budget in tenant.budgets() {
                 self.must("POST", BUDGETS, &budget).await;
             }
         }
@@ -196,9 +241,16 @@ impl Story {
 
     async fn scale(&mut self, tenant: usize, replicas: u64) {
         let name = Tenant::new(self.season.seed, tenant).name;
+        self.world.audit.scaled(&name, replicas);
         self.must("PATCH", &format!("{DEPLOYMENTS}/{name}"), &json!({"spec": {"replicas": replicas}})).await;
         self.wanted.insert(name, replicas);
         self.scalings += 1;
+    }
+
+    async fn change(&mut self, change: Change, nth: u32) {
+        let (method, path, body) = change.request(self.season.seed, nth);
+        self.must(method, &path, &body).await;
+        *self.changes.entry(change.name()).or_default() += 1;
     }
 
     /// A user's request, which no fault strikes: what is tried here is not the user.
@@ -215,7 +267,7 @@ impl Story {
             Trouble::ExpireWatches => "watches_expired",
             Trouble::Compact => "history_compacted",
             Trouble::Restart => "controllers_restarted",
-            // The region counts its own when they strike.
+            // The region and the wire count their own when they strike.
             _ => return,
         };
         *self.done.entry(own.to_owned()).or_default() += 1;
@@ -247,6 +299,9 @@ impl Story {
                 amiss.insert(format!("claim {name} holds instance {id}, which is gone"), CLEANING);
             }
         }
+        self.look_at_static_pool(&claims, &mut amiss);
+        let context = self.world.current.context();
+        amiss.extend(context.into_iter().flat_map(|context| context.hung()).map(|what| (what, HUNG)));
         for pod in self.pods.lost(&names) {
             amiss.insert(format!("pod {pod}, which is gone"), CLEANING);
         }
@@ -256,6 +311,24 @@ impl Story {
             if self.told.insert(name) {
                 self.world.audit.violated(format!("{} {pod}", self.world.clock.now()));
             }
+        }
+    }
+
+    /// It has as many nodes as it says, and never more than it may.
+    fn look_at_static_pool(&self, claims: &[Value], amiss: &mut BTreeMap<String, Duration>) {
+        let mine = claims.iter().filter(|claim| claim["metadata"]["labels"]["karpenter.sh/nodepool"] == STATIC);
+        let staying = mine.filter(|claim| claim["metadata"]["deletionTimestamp"].is_null()).count() as u64;
+        if staying < REPLICAS {
+            amiss.insert(format!("the static pool has less than {REPLICAS} nodes"), REPLACING);
+        }
+        if staying > REPLICAS {
+            amiss.insert(format!("the static pool has more than {REPLICAS} nodes"), DRIFTING);
+        }
+        if staying > MOST_REPLICAS {
+            amiss.insert(
+                format!("the static pool has more than {MOST_REPLICAS} nodes, which it may not"),
+                Duration::ZERO,
+            );
         }
     }
 
@@ -276,12 +349,14 @@ impl Story {
     async fn end(mut self) -> Report {
         self.world.server.clear_faults();
         self.world.region.clear_scripts();
+        self.world.wire.recover();
         for what in self.until(|story| Box::pin(story.unserved())).await {
             self.world.audit.violated(format!("in the end {what}"));
         }
         for tenant in 0..self.season.deployments {
             self.scale(tenant, 0).await;
         }
+        self.must("PATCH", &format!("{POOLS_PATH}/{STATIC}"), &json!({"spec": {"replicas": 0}})).await;
         for what in self.until(|story| Box::pin(story.left())).await {
             self.world.audit.violated(format!("in the end {what} is left"));
         }
@@ -341,13 +416,20 @@ impl Story {
         let of_region = self.world.region.faults_fired();
         let of_server =
             self.world.server.faults_fired().into_iter().map(|(kind, count)| (format!("api_{kind}"), count));
-        let faults: BTreeMap<String, u64> = of_region.into_iter().chain(of_server).chain(self.done).collect();
-        let expected = if self.season.faults { EXPECTED.as_slice() } else { &[] };
+        let of_wire = self.world.wire.struck().into_iter().map(|(kind, count)| (kind.to_owned(), count));
+        let commands = self.world.audit.commands();
+        let faults: BTreeMap<String, u64> =
+            of_region.into_iter().chain(of_server).chain(of_wire).chain(self.done).collect();
+        let done = |kind: &str| faults.get(kind).or(commands.get(kind)).copied().unwrap_or(0);
+        let of_faults = if self.season.faults { EXPECTED.as_slice() } else { &[] };
+        let expected = of_faults.iter().chain(&COMMANDS);
         let least = if self.season.days >= 7 { TRIED } else { 1 };
-        let untried = expected.iter().filter(|kind| faults.get(**kind).copied().unwrap_or(0) < least);
+        let untried = expected.filter(|kind| done(kind) < least).map(|kind| format!("{kind} {}", done(kind))).collect();
         let digest = self.world.server.digest();
         let calls = self.world.region.calls();
-        let counts = self.world.audit.counts().into_iter().map(|(what, count)| (what.to_owned(), count));
+        let fleets = ("fleets", calls.get("CreateFleet").copied().unwrap_or(0));
+        let counts = self.world.audit.counts().into_iter().chain(self.changes).chain([fleets]);
+        let counts = counts.chain(commands.clone()).map(|(what, count)| (what.to_owned(), count)).collect();
         let mut violations = self.world.audit.violations();
         violations.extend(self.world.audit.faulty_plans());
         Report {
@@ -359,8 +441,8 @@ impl Story {
             nodes_launched: self.world.region.launched(),
             usd: (self.world.region.spent().dollars() * 100.0).round() / 100.0,
             pending_to_running: Waits::of(&self.pods.waits()),
-            counts: counts.chain([("fleets".to_owned(), calls.get("CreateFleet").copied().unwrap_or(0))]).collect(),
-            untried: untried.map(|kind| format!("{kind} {}", faults.get(*kind).copied().unwrap_or(0))).collect(),
+            counts,
+            untried,
             faults,
             violations,
             writes: digest.writes,
@@ -371,7 +453,7 @@ impl Story {
 }
 
 /// Every kind of fault that must have been tried.
-const EXPECTED: [&str; 31] = [
+const EXPECTED: [&str; 40] = [
     "scripted_pool",
     "scripted_subnet",
     "scripted_reservation",
@@ -398,12 +480,25 @@ const EXPECTED: [&str; 31] = [
     "api_too_many_requests",
     "api_unavailable",
     "api_timeout",
-    "api_latency",
+    "requests_late",
     "watches_dropped",
     "watches_expired",
     "history_compacted",
     "controllers_restarted",
+    "watches_forgotten",
+    "watches_muted",
+    "requests_unanswered",
+    "unreadable_pod",
+    "unreadable_node",
+    "unreadable_node_claim",
+    "unreadable_node_pool",
+    "solve_stalled",
+    "leadership_lost",
 ];
+
+/// Every way of taking nodes out of service, which must have been taken.
+const COMMANDS: [&str; 5] =
+    ["command_empty", "command_drift", "command_static_drift", "command_multi", "command_single"];
 
 const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 const NODES: &str = "/api/v1/nodes";

@@ -7,6 +7,7 @@ use karpenter_aws_sim::chance::{between, draw};
 use karpenter_aws_sim::{Rates, Region, Script, SimInstance, Target, Warning};
 use karpenter_provider_aws::calls::InstanceState;
 
+use crate::unreadable::{self, Target as Object};
 use crate::world::World;
 
 /// Every kind of trouble that is started by hand comes so often in a week.
@@ -49,10 +50,22 @@ pub enum Trouble {
     Compact,
     /// The controllers die and come back.
     Restart,
+    /// The connections of watches are forgotten on the way. They stay open and say nothing.
+    ForgetWatches,
+    /// New watches say nothing either, for a while.
+    MuteWatches,
+    /// Nothing that is asked is answered, for a while.
+    LoseRequests,
+    /// An object comes in a shape of a later Kubernetes.
+    Unreadable(Object),
+    /// A computation takes long.
+    StallSolve,
+    /// The lease cannot be renewed.
+    CutLease,
 }
 
 impl Trouble {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 26] = [
         Self::Pool,
         Self::Subnet,
         Self::Reservation,
@@ -70,6 +83,15 @@ impl Trouble {
         Self::ExpireWatches,
         Self::Compact,
         Self::Restart,
+        Self::ForgetWatches,
+        Self::MuteWatches,
+        Self::LoseRequests,
+        Self::Unreadable(Object::Pod),
+        Self::Unreadable(Object::Node),
+        Self::Unreadable(Object::NodeClaim),
+        Self::Unreadable(Object::NodePool),
+        Self::StallSolve,
+        Self::CutLease,
     ];
 
     fn name(self) -> String {
@@ -92,6 +114,9 @@ pub(crate) fn plan(seed: u64, length: Duration) -> Vec<(Duration, Trouble)> {
     all
 }
 
+/// Of a thousand requests so many arrive late.
+pub(crate) const LATE_REQUESTS: u64 = 3;
+
 /// Faults of the API server that last the whole season.
 pub(crate) fn faults() -> Vec<Fault> {
     let fault = |methods: &[&str], per_mille, effect| Fault {
@@ -107,7 +132,6 @@ pub(crate) fn faults() -> Vec<Fault> {
         fault(&["POST", "PATCH", "PUT"], 2, Effect::TooManyRequests { retry_after_seconds: 1 }),
         fault(&[], 2, Effect::Unavailable),
         fault(&["POST", "PATCH", "PUT", "DELETE"], 2, Effect::Timeout),
-        fault(&[], 3, Effect::Latency(Duration::from_millis(700))),
     ]
 }
 
@@ -119,10 +143,22 @@ const CALLS: [&str; 5] =
     ["CreateFleet", "DescribeInstances", "TerminateInstances", "CreateTags", "CreateLaunchTemplate"];
 const REFUSALS: [&str; 3] = ["RequestLimitExceeded", "UnauthorizedOperation", "ServiceUnavailable"];
 
+/// Collections whose watches go silent; the last is all of them.
+const WATCHED: [&str; 8] =
+    ["/pods", "/nodes", "/nodeclaims", "/nodepools", "/poddisruptionbudgets", "/ec2nodeclasses", "/nodeoverlays", ""];
+/// How long silence, a missing answer, a computation, a lease that is not renewed, and an odd object last, in seconds.
+const MUTE: (u64, u64) = (10, 240);
+const UNANSWERED: (u64, u64) = (3, 45);
+const STALL: (u64, u64) = (10, 150);
+/// Longer than it takes to lose it.
+const CUT: (u64, u64) = (15, 40);
+const ODD: (u64, u64) = (300, 1200);
+
 /// Makes it happen. What follows from it later is answered.
 pub(crate) async fn strike(world: &mut World, seed: u64, nth: u64, trouble: Trouble) -> Option<(Duration, Strike)> {
     let word = nth.to_string();
     let pick = |count: usize, kind: &str| (draw(seed, &[kind, &word]) % count.max(1) as u64) as usize;
+    let lasts = |range: (u64, u64)| Duration::from_secs(between(seed, &["lasts", &word], range.0, range.1));
     let region = &world.region;
     let script = |target: Target, code: &str| region.script(Script::new(target, code, 1));
     match trouble {
@@ -173,6 +209,15 @@ pub(crate) async fn strike(world: &mut World, seed: u64, nth: u64, trouble: Trou
                 world.audit.violated(format!("the controllers cannot start again: {error}"));
             }
         }
+        Trouble::ForgetWatches => world.wire.forget_watches(WATCHED[pick(WATCHED.len(), "watched")]),
+        Trouble::MuteWatches => world.wire.mute_watches(WATCHED[pick(WATCHED.len(), "watched")], lasts(MUTE)),
+        Trouble::LoseRequests => world.wire.lose_requests(lasts(UNANSWERED)),
+        Trouble::Unreadable(target) => {
+            let odd = unreadable::begin(world, target, &pick).await?;
+            return Some((lasts(ODD), Strike::Readable(odd)));
+        }
+        Trouble::StallSolve => world.stalls.add(lasts(STALL)),
+        Trouble::CutLease => world.wire.cut_lease(world.current.number(), lasts(CUT)),
     }
     None
 }
@@ -185,7 +230,21 @@ fn running(region: &Region, fits: impl Fn(&SimInstance) -> bool) -> Vec<String> 
 
 /// What follows.
 #[derive(Clone, Debug)]
-pub(crate) struct Strike(pub(crate) String);
+pub(crate) enum Strike {
+    /// An instance is taken back.
+    End(String),
+    /// An object can be read again.
+    Readable(unreadable::Odd),
+}
+
+impl Strike {
+    pub(crate) async fn strike(self, world: &World) {
+        match self {
+            Self::End(id) => world.region.kill(&id, InstanceState::ShuttingDown),
+            Self::Readable(odd) => odd.end(world).await,
+        }
+    }
+}
 
 fn warn(world: &World, warning: Warning, pick: &dyn Fn(usize, &str) -> usize) -> Option<(Duration, Strike)> {
     let region = &world.region;
@@ -202,7 +261,7 @@ fn warn(world: &World, warning: Warning, pick: &dyn Fn(usize, &str) -> usize) ->
     };
     region.warn(&id, warning);
     match warning {
-        Warning::SpotInterruption | Warning::CapacityReservation => return Some((NOTICE, Strike(id))),
+        Warning::SpotInterruption | Warning::CapacityReservation => return Some((NOTICE, Strike::End(id))),
         Warning::Stopping => region.kill(&id, InstanceState::Stopped),
         Warning::Terminated => region.kill(&id, InstanceState::ShuttingDown),
         Warning::RebalanceRecommendation | Warning::ScheduledChange => {}

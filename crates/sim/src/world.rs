@@ -8,15 +8,18 @@ use karpenter_apiserver::ApiServer;
 use karpenter_aws_sim::Region;
 use karpenter_cluster::kubelet::{Events, Heartbeats, Span};
 use karpenter_cluster::{Cluster, clock, furniture};
-use karpenter_controllers::{Clock, Context, PlanObserver, Settings};
+use karpenter_controllers::{Clock, Context, Settings};
 use karpenter_provider::ProviderError;
+use karpenter_provider_aws::Aws;
 use karpenter_runtime::{Amazon, Autoscaler};
 use kube::Client;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::audit::{Audit, EventFate};
+use crate::audit::{Audit, EventFate, terminations};
 use crate::machines::switch_on;
+use crate::process::{Current, Origin, Process, Stalls};
+use crate::wire::Wire;
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// The last of our kinds to be served.
@@ -35,6 +38,7 @@ pub enum StartError {
 }
 
 /// What a world starts from.
+#[derive(Clone)]
 pub struct Setup {
     pub seed: u64,
     /// What time it is at the start, by tokio's clock.
@@ -43,6 +47,8 @@ pub struct Setup {
     pub settings: Settings,
     /// Whether warnings in the region's queue are read.
     pub interruptions: bool,
+    /// Whether the controllers hold a lease to work, and start again when they have lost it.
+    pub election: bool,
     /// The certificate every namespace gets.
     pub root_ca: Option<String>,
     /// Every so many plans one is judged.
@@ -59,9 +65,12 @@ pub struct World {
     pub clock: Clock,
     /// Everything that the controllers' evictions go through.
     pub audit: Audit,
-    /// Of the controllers that run now.
+    /// Of the controllers that were started first, or by the last restart.
     pub context: Arc<Context>,
-    setup: Setup,
+    pub(crate) wire: Wire,
+    pub(crate) stalls: Stalls,
+    pub(crate) current: Current,
+    origin: Origin,
     process: JoinSet<()>,
     _cluster: Cluster,
     _tasks: JoinSet<()>,
@@ -83,19 +92,44 @@ impl World {
         tasks.spawn(switch_on(region.machines(), cluster.handle().clone()));
         let agenda = region.clone();
         tasks.spawn(async move { agenda.run().await });
-        let audit = Audit::new(setup.judged, setup.events);
-        let autoscaler = autoscaler(&server, &audit, &region, &clock, &setup).await?;
-        let (context, mut process) = (autoscaler.context.clone(), JoinSet::new());
-        process.spawn(autoscaler.run());
-        Ok(Self { server, client, region, clock, audit, context, setup, process, _cluster: cluster, _tasks: tasks })
+        let audit = Audit::new(setup.judged, setup.events, clock.clone());
+        region.observe_terminations(terminations::observer(&server, &audit));
+        let origin = Origin {
+            server: server.clone(),
+            audit: audit.clone(),
+            region: region.clone(),
+            clock: clock.clone(),
+            setup: Arc::new(setup),
+            wire: Wire::default(),
+            stalls: Stalls::default(),
+            current: Current::default(),
+        };
+        let first = origin.start().await?;
+        let (context, mut process) = (first.autoscaler.context.clone(), JoinSet::new());
+        process.spawn(origin.clone().keep(first));
+        Ok(Self {
+            server,
+            client,
+            region,
+            clock,
+            audit,
+            context,
+            wire: origin.wire.clone(),
+            stalls: origin.stalls.clone(),
+            current: origin.current.clone(),
+            origin,
+            process,
+            _cluster: cluster,
+            _tasks: tasks,
+        })
     }
 
     /// The controllers die where they are, and new ones start with nothing in memory.
     pub async fn restart(&mut self) -> Result<(), StartError> {
         self.process.shutdown().await;
-        let autoscaler = autoscaler(&self.server, &self.audit, &self.region, &self.clock, &self.setup).await?;
-        self.context = autoscaler.context.clone();
-        self.process.spawn(autoscaler.run());
+        let next: Process = self.origin.start().await?;
+        self.context = next.autoscaler.context.clone();
+        self.process.spawn(self.origin.clone().keep(next));
         Ok(())
     }
 }
@@ -113,21 +147,6 @@ fn around(setup: &Setup) -> karpenter_cluster::Settings {
     settings
 }
 
-async fn autoscaler(
-    server: &ApiServer,
-    audit: &Audit,
-    region: &Region,
-    clock: &Clock,
-    setup: &Setup,
-) -> Result<Autoscaler, StartError> {
-    let client = Client::new(audit.before(server), "default");
-    let autoscaler = over(client, region, clock, setup.interruptions, setup.settings.clone()).await?;
-    let audit = audit.clone();
-    let judge: PlanObserver = Box::new(move |world, plan| audit.judge(world, plan));
-    let _ = autoscaler.context.plan_observer.set(judge);
-    Ok(autoscaler)
-}
-
 /// The controllers that buy in a region for whatever cluster the client leads to.
 pub async fn over(
     client: Client,
@@ -136,7 +155,18 @@ pub async fn over(
     interruptions: bool,
     settings: Settings,
 ) -> Result<Autoscaler, StartError> {
-    let options = region.options();
+    over_aws(client, region.aws(), region.options(), clock, interruptions, settings).await
+}
+
+/// The same over a way to the region that is not everybody's.
+pub(crate) async fn over_aws(
+    client: Client,
+    aws: Aws,
+    options: &karpenter_aws_sim::Options,
+    clock: &Clock,
+    interruptions: bool,
+    settings: Settings,
+) -> Result<Autoscaler, StartError> {
     let plain = karpenter_provider_aws::Settings::new(
         &options.cluster_name,
         &options.cluster_endpoint,
@@ -145,16 +175,17 @@ pub async fn over(
     let facts = karpenter_provider_aws::Settings {
         cluster_dns: Some("10.96.0.10".to_owned()),
         interruption_queue: interruptions.then(|| options.queue.clone()),
+        node_overlays: settings.node_overlays,
         ..plain
     };
     // A region may refuse at first; whoever starts a process that fails starts it again.
-    let mut amazon = Amazon::start(client.clone(), clock, region.aws(), facts.clone()).await;
+    let mut amazon = Amazon::start(client.clone(), clock, aws.clone(), facts.clone()).await;
     for _ in 0..STARTS {
         if amazon.is_ok() {
             break;
         }
         tokio::time::sleep(BETWEEN_STARTS).await;
-        amazon = Amazon::start(client.clone(), clock, region.aws(), facts.clone()).await;
+        amazon = Amazon::start(client.clone(), clock, aws.clone(), facts.clone()).await;
     }
     Ok(Autoscaler::new(client, clock.clone(), &amazon?, settings))
 }

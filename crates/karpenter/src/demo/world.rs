@@ -45,6 +45,7 @@ impl World {
             region,
             settings: karpenter_controllers::Settings::default(),
             interruptions: true,
+            election: false,
             root_ca: Some(listening.ca_pem.clone()),
             judged: 1,
             events: karpenter_sim::EventFate::Kept,

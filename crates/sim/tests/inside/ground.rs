@@ -47,8 +47,17 @@ impl Ground {
                 let options = karpenter_apiserver::Options { clock, seed, rbac: false, keep_history: false };
                 let settings = Settings::default();
                 let events = karpenter_sim::EventFate::Kept;
-                let setup =
-                    Setup { seed, start, region, settings, interruptions: true, root_ca: None, judged: 1, events };
+                let setup = Setup {
+                    seed,
+                    start,
+                    region,
+                    settings,
+                    interruptions: true,
+                    election: false,
+                    root_ca: None,
+                    judged: 1,
+                    events,
+                };
                 Stage::Embedded(Box::new(World::start(ApiServer::new(options), setup).await.unwrap()))
             }
             Self::Real { everybody_else, controllers } => {
