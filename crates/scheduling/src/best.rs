@@ -1,12 +1,10 @@
 //! The default: the baseline, other ways to decide what the rules leave open, and each packed anew by price.
 
+use karpenter_core::MicroUsd;
+
 use crate::problem::Problem;
 use crate::solution::{BASELINE, Solution};
 use crate::state::{ClaimTies, DomainTies, Ties};
-
-/// With more classes of pods than this only the baseline is solved: among so many kinds chance evens out, and what
-/// packing by price can win does not pay for its time.
-const MOST_CLASSES: usize = 256;
 
 /// With more pods than this ties are decided one way only, for the same reason.
 const MOST_PODS_FOR_TIES: usize = 2_000;
@@ -32,7 +30,7 @@ const OTHERS: [Ties; 7] = [
 /// The ways that are tried besides the baseline.
 pub(crate) fn others(problem: &Problem<'_>) -> &'static [Ties] {
     let pods = problem.pods.len();
-    if problem.classes.len() > MOST_CLASSES || pods > MOST_PODS_FOR_TIES {
+    if pods > MOST_PODS_FOR_TIES {
         &[]
     } else if pods > FEW_PODS {
         &OTHERS[..3]
@@ -45,19 +43,25 @@ pub(crate) fn others(problem: &Problem<'_>) -> &'static [Ties] {
 /// baseline counts on an order that kube-scheduler need not follow.
 pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
     let mut best = Solution::new(problem, BASELINE);
-    if problem.classes.len() > MOST_CLASSES || problem.pods.is_empty() || problem.deadline.is_over() {
+    if problem.pods.is_empty() || problem.deadline.is_over() {
         return best;
     }
     // What there was no time for must not look better than what is whole.
     let deadline = std::mem::take(&mut problem.deadline);
     let strays = best.strays(problem);
     let queue = company_first(problem, &strays);
+    let others = others(problem);
+    let start = if others.is_empty() { MicroUsd(0) } else { best.price(problem) };
     best.repack(problem);
     let first = (strays.len(), best.left_over());
     let (left, given_up) = (best.left_pods(), best.given_up(problem));
     let mut rank = (first, best.price(problem), given_up.iter().sum::<usize>());
+    // Other starts cost about the same, and one this much dearer than what came of it is not packed anew below.
+    if first == (0, 0) && problem.pods.len() > FEW_PODS && is_too_dear(start, rank.1) {
+        return best;
+    }
     let again = if strays.is_empty() { None } else { Some(BASELINE) };
-    for ties in again.into_iter().chain(others(problem).iter().copied()) {
+    for ties in again.into_iter().chain(others.iter().copied()) {
         if deadline.is_over() {
             break;
         }
@@ -75,7 +79,7 @@ pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
         }
         // Packing anew does not make up for a start this much dearer.
         let start = other.price(problem);
-        if of_other == rank.0 && start.0 > rank.1.0 + rank.1.0 / 8 {
+        if of_other == rank.0 && is_too_dear(start, rank.1) {
             continue;
         }
         other.repack(problem);
@@ -85,6 +89,10 @@ pub(crate) fn solve(problem: &mut Problem<'_>) -> Solution {
         }
     }
     best
+}
+
+fn is_too_dear(start: MicroUsd, found: MicroUsd) -> bool {
+    start.0 > found.0 + found.0 / 8
 }
 
 /// The baseline, in an order in which nobody goes astray if there is one.

@@ -7,9 +7,13 @@
 
 mod bins;
 mod fill;
+mod greedy;
 mod kinds;
 mod lanes;
 mod master;
+mod patterns;
+mod prices;
+mod rework;
 mod shift;
 
 use std::collections::BTreeSet;
@@ -21,7 +25,7 @@ use karpenter_core::resources::PODS;
 use crate::bits::Bits;
 use crate::columns::Amounts;
 use crate::problem::Problem;
-use crate::repack::bins::Packer;
+use crate::repack::bins::{Packed, Packer};
 use crate::state::{Claim, State};
 use crate::template::short_of_min_values;
 use crate::terms::SetId;
@@ -48,11 +52,29 @@ pub(crate) fn improve(problem: &mut Problem<'_>, state: &State) -> Option<Vec<Cl
 
 /// Nothing where the baseline is as good. Pods of the claims in `kept` stay where they are.
 fn cheaper(problem: &mut Problem<'_>, state: &State, kept: &BTreeSet<usize>) -> Option<Vec<Claim>> {
-    let anew = pack_anew(problem, state, kept);
-    let cheaper = anew.is_some();
-    let mut claims = anew.unwrap_or_else(|| state.claims.clone());
-    let shifted = claims.len() <= MOST_SHIFTED && shift::improve(problem, state, &mut claims);
-    (cheaper || shifted).then_some(claims)
+    let Packed { by_programme, by_prices, lean } = pack_anew(problem, state, kept);
+    if lean {
+        return by_prices;
+    }
+    // What was packed by prices mostly wins; but single moves may make more of the others.
+    let is_baseline = by_programme.is_none();
+    let mut best = by_programme.unwrap_or_else(|| state.claims.clone());
+    let shifted = best.len() <= MOST_SHIFTED && shift::improve(problem, state, &mut best);
+    let mut found = (!is_baseline || shifted).then_some(best);
+    if let Some(mut other) = by_prices {
+        if other.len() <= MOST_SHIFTED {
+            shift::improve(problem, state, &mut other);
+        }
+        let price = price_of(problem, &other);
+        if found.as_ref().is_none_or(|found| price < price_of(problem, found)) {
+            found = Some(other);
+        }
+    }
+    found
+}
+
+fn price_of(problem: &mut Problem<'_>, claims: &[Claim]) -> MicroUsd {
+    claims.iter().filter(|claim| !claim.pods.is_empty()).map(|claim| problem.price(claim)).sum()
 }
 
 /// Claims that could be a cheaper node if pods needed no places.
@@ -77,10 +99,11 @@ fn is_only_for_slots(problem: &mut Problem<'_>, state: &State, claims: &[Claim])
     price >= without
 }
 
-fn pack_anew(problem: &mut Problem<'_>, state: &State, kept: &BTreeSet<usize>) -> Option<Vec<Claim>> {
+/// Only what is cheaper than the baseline.
+fn pack_anew(problem: &mut Problem<'_>, state: &State, kept: &BTreeSet<usize>) -> Packed {
     let items = kinds::collect(problem, state, kept);
     if items.all.is_empty() {
-        return None;
+        return Packed { by_programme: None, by_prices: None, lean: false };
     }
     let frozen: Vec<Claim> = items.frozen.iter().map(|index| state.claims[*index].clone()).collect();
     let movable: Vec<usize> = {
@@ -88,11 +111,14 @@ fn pack_anew(problem: &mut Problem<'_>, state: &State, kept: &BTreeSet<usize>) -
         (0..state.claims.len()).filter(|i| !frozen.contains(i) && !state.claims[*i].pods.is_empty()).collect()
     };
     let before: MicroUsd = movable.iter().map(|index| problem.price(&state.claims[*index])).sum();
-    let mut packer = Packer::new(problem, items)?;
+    let mut packer = Packer::new(problem, items);
     packer.pack(problem, before.0 as f64);
-    let claims = packer.claims(problem, &frozen)?;
-    let after: MicroUsd = claims.iter().map(|claim| problem.price(claim)).sum();
-    (after < before).then(|| frozen.into_iter().chain(claims).collect())
+    let Packed { by_programme, by_prices, lean } = packer.claims(problem, &frozen);
+    let mut if_cheaper = |claims: Option<Vec<Claim>>| {
+        let claims = claims.filter(|claims| price_of(problem, claims) < before)?;
+        Some(frozen.iter().cloned().chain(claims).collect())
+    };
+    Packed { by_programme: if_cheaper(by_programme), by_prices: if_cheaper(by_prices), lean }
 }
 
 impl Problem<'_> {

@@ -1,167 +1,359 @@
-//! From values to nodes: whole patterns first, then greedy filling, then repacking what is badly used.
+//! From values to nodes, in two ways; the cheaper counts.
+//!
+//! *By prices*: pods are worth what their resources are, nodes are bought one after the other, and that several times, pods
+//! worth what they came to cost the time before. Time grows with the nodes and hardly with the kinds of pods.
+//!
+//! *By programme*: pods are worth what a programme over patterns says, and whole patterns are bought first. That is better
+//! where few large pods have to fit together, and is left out where there are many kinds or nothing is left to gain.
+//!
+//! Either way badly used nodes are then taken apart and packed anew.
+
+use rustc_hash::FxHashMap;
 
 use crate::bits::Bits;
 use crate::columns::Amounts;
 use crate::problem::Problem;
-use crate::repack::fill::{Entry, Filling, Measure, fill, order, polish};
-use crate::repack::kinds::Items;
+use crate::repack::fill::{Entries, Entry, Filling, Measure, fill};
+use crate::repack::greedy::{Filled, Offer, SAMPLE, SMALL_SAMPLE, Stock, Task};
+use crate::repack::kinds::{Item, Items};
 use crate::repack::lanes::Lanes;
 use crate::repack::master::{Master, Pattern};
+use crate::repack::prices::of_resources;
 use crate::state::Claim;
 use crate::template::short_of_min_values;
+use crate::terms::SetId;
 
-/// Rounds of pricing: values settle within a few dozen.
-const ROUNDS: usize = 60;
 /// Entries looked at while filling, over the whole of one pass. Some hundred milliseconds on a laptop.
-const MOST_WORK: u64 = 35_000_000;
-/// Programmes with more rows than this are left to greedy filling: the inverse is a square of them.
-const MOST_ROWS: usize = 400;
-/// Types of a lane whose best filling is looked for more thoroughly.
-const POLISHED: usize = 5;
-/// Attempts at repacking a few nodes.
-const REPACKS: usize = 1_500;
+pub(super) const MOST_WORK: u64 = 35_000_000;
+/// The same for improving nodes bought by prices of resources, and so much more for each of them.
+const REWORK: u64 = 300_000;
+const REWORK_PER_NODE: u64 = 20_000;
+/// Attempts at packing a few nodes anew, where there are many so many for each, where there are few no more than that for each.
+const ATTEMPTS: usize = 1_500;
+const ATTEMPTS_PER_NODE: usize = 6;
+const MOST_ATTEMPTS_PER_NODE: usize = 100;
+/// Where what is paid is this close to the least that is possible, looking on does not pay.
+const CLOSE_ENOUGH: f64 = 1.003;
+/// Programmes with more rows than this are not made: the inverse is a square of them, and as many patterns are wanted. With
+/// so many kinds prices of resources are as good.
+pub(super) const MOST_ROWS: usize = 400;
+
+/// With more items than this, most of them bound to hosts, little is looked at for each.
+const FEW_ITEMS: usize = 256;
+const HOST_BOUND: f64 = 0.3;
+
+/// How much is looked at by prices of resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// Several times, then improved.
+    Full,
+    /// Once, with few types and samples: where most pods are told apart by whom they stand beside them, filling a node
+    /// takes the longest and what there is to choose is least.
+    Lean,
+}
+
+/// How often everything is packed by prices of resources, if work allows.
+const PASSES: usize = 8;
 
 /// A node to be bought.
 #[derive(Clone, Debug)]
-struct Bin {
-    lane: usize,
-    kind: usize,
-    price: f64,
-    counts: Vec<(usize, u32)>,
+pub(super) struct Bin {
+    pub(super) lane: usize,
+    pub(super) kind: usize,
+    pub(super) price: f64,
+    pub(super) counts: Vec<(usize, u32)>,
+}
+
+/// The same pods on other nodes.
+pub(crate) struct Packed {
+    pub(crate) by_programme: Option<Vec<Claim>>,
+    pub(crate) by_prices: Option<Vec<Claim>>,
+    /// Little was looked at; nor is it to be afterwards.
+    pub(crate) lean: bool,
 }
 
 pub(crate) struct Packer {
     items: Items,
-    lanes: Lanes,
+    pub(super) lanes: Lanes,
     /// By item.
-    entries: Vec<Entry>,
-    /// By row: items without ports and neighbours.
-    rows: Vec<Entry>,
-    demand: Vec<u32>,
+    pub(super) entries: Entries,
+    /// By row of the programme: items without ports and neighbours.
+    pub(super) rows: Entries,
+    pub(super) demand: Vec<u32>,
     /// Worth of an item, by item.
-    values: Vec<f64>,
-    bins: Vec<Bin>,
-    work: u64,
-    usable_rows: Vec<Vec<usize>>,
-    usable_items: Vec<Vec<usize>>,
+    pub(super) values: Vec<f64>,
+    pub(super) bins: Vec<Bin>,
+    /// What was bought by prices.
+    by_prices: Vec<Bin>,
+    effort: Effort,
+    pub(super) work: u64,
+    work_of_programme: u64,
+    pub(super) usable_rows: Vec<Vec<usize>>,
+    pub(super) usable_items: Vec<Bits>,
+    /// What resources are worth, by lane.
+    pub(super) prices: Vec<Vec<f64>>,
 }
 
 impl Packer {
-    /// Nothing where some pod fits no lane; then the baseline knows something this does not.
-    pub(crate) fn new(problem: &mut Problem<'_>, items: Items) -> Option<Self> {
+    pub(crate) fn new(problem: &mut Problem<'_>, items: Items) -> Self {
         let lanes = Lanes::new(problem, &items);
-        let entry = |index: usize, bare: bool| {
-            let item = &items.all[index];
-            Entry {
-                set: item.set,
-                requests: lanes.dense(&item.requests),
-                templates: item.templates.clone(),
-                ports: if bare { [].into() } else { item.ports.clone() },
-                neighbours: if bare { [].into() } else { item.neighbours.clone() },
-            }
-        };
-        let entries: Vec<Entry> = (0..items.all.len()).map(|index| entry(index, false)).collect();
-        let rows: Vec<Entry> = items.rows.iter().map(|index| entry(*index, true)).collect();
+        let (mut entries, mut rows) = (Entries::new(&lanes), Entries::new(&lanes));
+        for item in &items.all {
+            let (set, templates) = (item.set, item.templates.clone());
+            let entry = Entry { set, templates, ports: item.ports.clone(), neighbours: item.neighbours.clone() };
+            entries.push(entry, &item.requests, &lanes);
+        }
+        for item in items.rows.iter().map(|index| &items.all[*index]) {
+            let (set, templates) = (item.set, item.templates.clone());
+            rows.push(Entry { set, templates, ports: [].into(), neighbours: [].into() }, &item.requests, &lanes);
+        }
         let mut demand = vec![0; rows.len()];
         items.all.iter().for_each(|item| demand[item.row] += item.pods.len() as u32);
-        let usable_rows = usable(problem, &lanes, &rows);
+        let usable_rows = usable(problem, &lanes, &rows).iter().map(|rows| rows.iter().collect()).collect();
         let usable_items = usable(problem, &lanes, &entries);
         let values = vec![0.0; entries.len()];
-        let (bins, work) = (Vec::new(), 0);
-        Some(Self { items, lanes, entries, rows, demand, values, bins, work, usable_rows, usable_items })
+        let (bins, by_prices, work, work_of_programme, prices) = Default::default();
+        let effort = Effort::Full;
+        Self {
+            items,
+            lanes,
+            entries,
+            rows,
+            demand,
+            values,
+            bins,
+            by_prices,
+            effort,
+            work,
+            work_of_programme,
+            usable_rows,
+            usable_items,
+            prices,
+        }
     }
 
     /// Packs everything; `baseline` is what the present claims cost.
     pub(crate) fn pack(&mut self, problem: &mut Problem<'_>, baseline: f64) {
-        let Some(first) = self.singletons() else { return };
-        let mut caps: Vec<u32> = self.items.all.iter().map(|item| item.pods.len() as u32).collect();
-        if self.rows.len() <= MOST_ROWS {
-            let mut master = Master::new(first, &self.demand);
-            self.price_patterns(problem, &mut master);
-            let values = master.values();
-            self.items.all.iter().zip(&mut self.values).for_each(|(item, value)| *value = values[item.row]);
-            if master.cost() > baseline * 0.995 {
-                return; // not even fractions of nodes would be cheaper
-            }
-            self.buy_whole_patterns(problem, &master, &mut caps);
+        let values = self.price_resources(problem);
+        let worth = |(item, value): (&Item, &f64)| value * item.pods.len() as f64;
+        let bound: f64 = self.items.all.iter().zip(&values).map(worth).sum();
+        if bound > baseline * 0.995 {
+            return; // not even fractions of nodes would be cheaper
+        }
+        let host_bound = self.share_bound_to_hosts(&values) > HOST_BOUND;
+        let many = self.entries.len() > FEW_ITEMS;
+        self.effort = if host_bound && many { Effort::Lean } else { Effort::Full };
+        let is_small = self.effort == Effort::Full && self.rows.len() <= MOST_ROWS;
+        let programme = if is_small { self.programme(problem, baseline) } else { None };
+        self.values = values;
+        self.by_prices(problem, bound);
+        self.by_prices = std::mem::take(&mut self.bins);
+        let close = !self.by_prices.is_empty() && price_of(&self.by_prices) < bound * CLOSE_ENOUGH;
+        if let Some(master) = programme.filter(|_| !close) {
+            self.by_programme(problem, &master);
+        }
+    }
+
+    /// How much of what there is, by value, cannot stand some other pods or a second of its kind on its node.
+    fn share_bound_to_hosts(&self, values: &[f64]) -> f64 {
+        let (mut bound, mut all) = (0.0, 0.0);
+        for (item, value) in self.items.all.iter().zip(values) {
+            let worth = value * item.pods.len() as f64;
+            all += worth;
+            bound += if item.neighbours.is_empty() && item.ports.is_empty() { 0.0 } else { worth };
+        }
+        bound / f64::max(all, 1e-9)
+    }
+
+    /// The programme over patterns; nothing where not even fractions of its nodes would be cheaper.
+    fn programme(&mut self, problem: &mut Problem<'_>, baseline: f64) -> Option<Master> {
+        self.work = 0;
+        let mut master = Master::new(self.singletons()?, &self.demand);
+        self.price_patterns(problem, &mut master);
+        self.work_of_programme = self.work;
+        (master.cost() <= baseline * 0.995).then_some(master)
+    }
+
+    /// Values from a programme over patterns, whole patterns first. No nodes where that does not pack everything.
+    fn by_programme(&mut self, problem: &mut Problem<'_>, master: &Master) {
+        self.work = self.work_of_programme;
+        let values = master.values();
+        self.items.all.iter().zip(&mut self.values).for_each(|(item, value)| *value = values[item.row]);
+        let mut caps = self.caps();
+        self.buy_whole_patterns(problem, master, &mut caps);
+        let offers = self.offers();
+        if self.buy(problem, caps, Filled::ByValue(Measure::Sum), &offers, 2 * MOST_WORK) {
+            self.rework(problem, &offers, ATTEMPTS, MOST_WORK, 0.0);
         } else {
-            let values: Vec<f64> = first.iter().map(|pattern| pattern.price / f64::from(pattern.counts[0].1)).collect();
-            self.items.all.iter().zip(&mut self.values).for_each(|(item, value)| *value = values[item.row]);
+            self.bins.clear();
         }
-        let values = self.values.clone();
-        let rest = self.greedy(problem, &mut caps, &values, Measure::Sum);
-        self.bins.extend(rest);
-        self.repack(problem);
     }
 
-    /// For each row the node that holds it alone most cheaply.
-    fn singletons(&self) -> Option<Vec<Pattern>> {
-        let mut best: Vec<Option<(f64, Pattern)>> = vec![None; self.rows.len()];
-        for (lane, usable) in self.lanes.all.iter().zip(&self.usable_rows) {
-            for of in &lane.types {
-                for row in usable {
-                    let wants = self.rows[*row].requests.iter().zip(&of.room).filter(|(want, _)| **want > 0);
-                    let fits = wants.map(|(want, have)| have / want).min().unwrap_or(i128::from(u32::MAX));
-                    let fits = fits.clamp(0, i128::from(self.demand[*row])) as u32;
-                    if fits == 0 {
-                        continue;
-                    }
-                    let each = of.price / f64::from(fits);
-                    if best[*row].as_ref().is_none_or(|(price, _)| each < *price) {
-                        let counts = vec![(*row, fits)];
-                        best[*row] =
-                            Some((each, Pattern { template: lane.template, kind: of.kind, counts, price: of.price }));
-                    }
-                }
+    /// Values from prices of resources, put right by what things came to cost. `bound` is the least that is possible.
+    fn by_prices(&mut self, problem: &mut Problem<'_>, bound: f64) {
+        self.work = 0;
+        let (offers, passes, filled) = match self.effort {
+            Effort::Full => (self.offers(), PASSES, Filled::Alike { sample: SAMPLE }),
+            Effort::Lean => (self.spaced_offers(), 1, Filled::Alike { sample: SMALL_SAMPLE }),
+        };
+        let mut best: Option<(f64, Vec<Bin>, Vec<f64>)> = None;
+        for pass in 0..passes {
+            let caps = self.caps();
+            self.bins.clear();
+            if pass > 0 && self.work > MOST_WORK || !self.buy(problem, caps, filled, &offers, u64::MAX) {
+                break;
+            }
+            let price = price_of(&self.bins);
+            let corrected = self.corrected_values();
+            let values = std::mem::replace(&mut self.values, corrected);
+            if best.as_ref().is_none_or(|(least, ..)| price < *least) {
+                best = Some((price, std::mem::take(&mut self.bins), values));
+            }
+            if price < bound * CLOSE_ENOUGH {
+                break;
             }
         }
-        best.into_iter().map(|found| found.map(|(_, pattern)| pattern)).collect()
+        self.bins.clear();
+        let Some((_, bins, values)) = best else { return };
+        (self.bins, self.values) = (bins, values);
+        if self.effort == Effort::Lean {
+            return;
+        }
+        let most_work = self.work + REWORK + REWORK_PER_NODE * self.bins.len() as u64;
+        let offers = if self.rows.len() <= MOST_ROWS { offers } else { self.offers_in_use() };
+        let most = ATTEMPTS.max(ATTEMPTS_PER_NODE * self.bins.len());
+        let attempts = most.min(MOST_ATTEMPTS_PER_NODE * self.bins.len());
+        self.rework(problem, &offers, attempts, most_work, bound * CLOSE_ENOUGH);
     }
 
-    fn price_patterns(&mut self, problem: &mut Problem<'_>, master: &mut Master) {
-        let mut ordered = Vec::new();
-        for _ in 0..ROUNDS {
-            if self.work > MOST_WORK {
-                return;
+    /// Items that ended on nodes worth less than their price are worth more than was thought: they are hard to place, and
+    /// come before others the next time.
+    fn corrected_values(&self) -> Vec<f64> {
+        let mut costs = vec![0.0; self.values.len()];
+        for bin in &self.bins {
+            let worth: f64 = bin.counts.iter().map(|(item, count)| self.values[*item] * f64::from(*count)).sum();
+            let dearer = bin.price / worth.max(1e-9);
+            for (item, count) in &bin.counts {
+                costs[*item] += self.values[*item] * dearer * f64::from(*count);
             }
-            let values = master.values();
-            let mut found: Vec<(f64, Pattern)> = Vec::new();
-            for (lane, usable) in self.lanes.all.iter().zip(&self.usable_rows) {
-                let mut promising: Vec<(f64, usize, Filling)> = Vec::new();
-                for (at, of) in lane.types.iter().enumerate() {
-                    order(&self.rows, usable, of, &values, Measure::Sum, &mut ordered);
-                    self.work += ordered.len() as u64;
-                    let filling = fill(problem, lane, of, &self.rows, &ordered, &self.demand, &values);
-                    promising.push((filling.value / of.price, at, filling));
-                }
-                promising.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-                let mut best: Option<(f64, Pattern)> = None;
-                for (_, at, filling) in promising.into_iter().take(POLISHED) {
-                    let of = &lane.types[at];
-                    order(&self.rows, usable, of, &values, Measure::Sum, &mut ordered);
-                    self.work += 8 * ordered.len() as u64;
-                    let filling = polish(problem, lane, of, &self.rows, &ordered, &self.demand, &values, filling);
-                    let gain = filling.value / of.price - 1.0;
-                    if gain > 1e-6 && best.as_ref().is_none_or(|(most, _)| gain > *most) {
-                        let counts = filling.counts;
-                        best =
-                            Some((gain, Pattern { template: lane.template, kind: of.kind, counts, price: of.price }));
-                    }
-                }
-                found.extend(best);
+        }
+        let pods = self.items.all.iter().map(|item| item.pods.len() as f64);
+        let costs = costs.into_iter().zip(pods).map(|(cost, pods)| cost / pods.max(1.0));
+        self.values.iter().zip(costs).map(|(value, cost)| (value + cost) / 2.0).collect()
+    }
+
+    /// By item: how many there are.
+    fn caps(&self) -> Vec<u32> {
+        self.items.all.iter().map(|item| item.pods.len() as u32).collect()
+    }
+
+    /// Nodes for so many of each item. Whether that is everything.
+    fn buy(
+        &mut self,
+        problem: &mut Problem<'_>,
+        caps: Vec<u32>,
+        filled: Filled,
+        offers: &[Offer],
+        most_work: u64,
+    ) -> bool {
+        let items: Vec<usize> = (0..caps.len()).filter(|item| caps[*item] > 0).collect();
+        let mut task = Task { items: &items, caps, values: &self.values, filled, offers, most_work };
+        let mut work = self.work;
+        let bins = self.stock().greedy(problem, &mut task, &mut work);
+        let complete = task.caps.iter().all(|cap| *cap == 0);
+        self.work = work;
+        self.bins.extend(bins);
+        complete
+    }
+
+    pub(super) fn stock(&self) -> Stock<'_> {
+        Stock { lanes: &self.lanes, entries: &self.entries, usable: &self.usable_items, prices: &self.prices }
+    }
+
+    /// What items are worth by prices of resources; the same go to the lanes. Items that may go to the same places have the
+    /// same prices, which their own lanes decide.
+    fn price_resources(&mut self, problem: &mut Problem<'_>) -> Vec<f64> {
+        let resources = self.lanes.resources.len();
+        let mut flavours: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
+        let mut at: FxHashMap<(SetId, &[u64]), usize> = FxHashMap::default();
+        for (index, item) in self.items.all.iter().enumerate() {
+            let next = flavours.len();
+            let flavour = *at.entry((item.set, item.templates.words())).or_insert(next);
+            if flavour == next {
+                let of_template = |template: usize| {
+                    let set = problem.terms.join(problem.templates[template].base, item.set)?;
+                    self.lanes.all.iter().position(|lane| lane.template == template && lane.set == set)
+                };
+                flavours.push((item.templates.iter().filter_map(of_template).collect(), Vec::new()));
             }
-            if found.is_empty() {
-                return;
+            flavours[flavour].1.push(index);
+        }
+        self.prices = vec![Vec::new(); self.lanes.all.len()];
+        let mut values = vec![0.0; self.entries.len()];
+        for (lanes, members) in flavours {
+            let mut demand = vec![0.0; resources];
+            for item in &members {
+                let requests = self.entries.requests(*item).iter();
+                let count = self.items.all[*item].pods.len() as f64;
+                demand.iter_mut().zip(requests).for_each(|(all, want)| *all += *want as f64 * count);
             }
-            found.sort_by(|a, b| b.0.total_cmp(&a.0));
-            for (at, (_, pattern)) in found.into_iter().take(8).enumerate() {
-                let values = if at == 0 { values.clone() } else { master.values() };
-                let worth: f64 = pattern.counts.iter().map(|(row, count)| values[*row] * f64::from(*count)).sum();
-                if worth > pattern.price * (1.0 + 1e-7) {
-                    master.enter(pattern);
+            let types = lanes.iter().flat_map(|lane| self.lanes.all[*lane].types.iter());
+            let prices = of_resources(&demand, types.map(|of| (&*of.room, of.price)));
+            for item in members {
+                let requests = self.entries.requests(item).iter();
+                values[item] = requests.zip(&prices).map(|(want, price)| *want as f64 * price).sum();
+            }
+            for lane in lanes {
+                if self.prices[lane].is_empty() {
+                    self.prices[lane].clone_from(&prices);
                 }
             }
         }
+        self.prices.iter_mut().for_each(|prices| prices.resize(resources, 0.0));
+        values
+    }
+
+    fn offers(&self) -> Vec<Offer> {
+        let types = |lane: usize| (0..self.lanes.all[lane].types.len()).map(move |of| Offer { lane, of });
+        (0..self.lanes.all.len()).flat_map(types).collect()
+    }
+
+    /// Of types of about one price those that cost least for their room.
+    fn spaced_offers(&self) -> Vec<Offer> {
+        const ABOUT: f64 = 2.0;
+        const BEST: usize = 2;
+        let mut offers = Vec::new();
+        for (at, (lane, prices)) in self.lanes.all.iter().zip(&self.prices).enumerate() {
+            let worth = |of: &usize| {
+                let of = &lane.types[*of];
+                of.room.iter().zip(prices).map(|(room, price)| *room as f64 * price).sum::<f64>() / of.price
+            };
+            // Types come cheapest first.
+            let mut from = 0;
+            while from < lane.types.len() {
+                let alike = lane.types[from..].iter().take_while(|of| of.price <= lane.types[from].price * ABOUT);
+                let to = from + alike.count().max(1);
+                let mut best: Vec<usize> = (from..to).collect();
+                best.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then(b.cmp(a)));
+                best.truncate(BEST);
+                best.sort_unstable();
+                offers.extend(best.into_iter().map(|of| Offer { lane: at, of }));
+                from = to;
+            }
+        }
+        offers
+    }
+
+    /// Of types and lanes some node was bought for.
+    fn offers_in_use(&self) -> Vec<Offer> {
+        let of = |bin: &Bin| {
+            let of = self.lanes.all[bin.lane].types.iter().position(|of| of.kind == bin.kind)?;
+            Some(Offer { lane: bin.lane, of })
+        };
+        let mut offers: Vec<Offer> = self.bins.iter().filter_map(of).collect();
+        offers.sort_unstable();
+        offers.dedup();
+        offers
     }
 
     /// As many whole nodes of each pattern as the programme buys, filled with the pods it has in mind.
@@ -173,22 +365,18 @@ impl Packer {
         for (pattern, copies) in bought {
             for _ in 0..copies {
                 let mut wanted: Vec<u32> = vec![0; caps.len()];
-                let mut ordered: Vec<(f64, usize)> = Vec::new();
+                let mut ordered: Vec<u32> = Vec::new();
                 for (row, count) in &pattern.counts {
                     let mut left = *count;
                     for item in &of_row[*row] {
                         wanted[*item] = caps[*item].min(left);
                         left -= wanted[*item];
                         if wanted[*item] > 0 {
-                            ordered.push((0.0, *item));
+                            ordered.push(*item as u32);
                         }
                     }
                 }
-                let lane = self.lanes.all.iter().position(|lane| {
-                    lane.template == pattern.template && lane.types.iter().any(|of| of.kind == pattern.kind)
-                });
-                let Some(lane) = lane else { continue };
-                if !self.fill_as_planned(problem, lane, pattern.kind, &ordered, &wanted, caps) {
+                if !self.fill_as_planned(problem, &pattern, &ordered, &wanted, caps) {
                     break;
                 }
             }
@@ -198,13 +386,12 @@ impl Packer {
     fn fill_as_planned(
         &mut self,
         problem: &mut Problem<'_>,
-        first_lane: usize,
-        kind: usize,
-        ordered: &[(f64, usize)],
+        pattern: &Pattern,
+        ordered: &[u32],
         wanted: &[u32],
         caps: &mut [u32],
     ) -> bool {
-        let template = self.lanes.all[first_lane].template;
+        let (template, kind) = (self.lanes.all[pattern.lane].template, pattern.kind);
         let mut best: Option<(Filling, usize)> = None;
         for (at, lane) in self.lanes.all.iter().enumerate().filter(|(_, lane)| lane.template == template) {
             let Some(of) = lane.types.iter().find(|of| of.kind == kind) else { continue };
@@ -224,98 +411,15 @@ impl Packer {
         true
     }
 
-    /// The node that gives most value for its price, again and again, until nothing is left.
-    fn greedy(&mut self, problem: &mut Problem<'_>, caps: &mut [u32], values: &[f64], measure: Measure) -> Vec<Bin> {
-        let mut bins = Vec::new();
-        let mut ordered = Vec::new();
-        // A rest that takes this long is given up, and with it the whole attempt: the baseline stands.
-        while caps.iter().any(|cap| *cap > 0) && self.work < 2 * MOST_WORK {
-            let mut best: Option<(f64, usize, usize, Filling)> = None;
-            for (at, lane) in self.lanes.all.iter().enumerate() {
-                let usable: Vec<usize> = self.usable_items[at].iter().copied().filter(|item| caps[*item] > 0).collect();
-                if usable.is_empty() {
-                    continue;
-                }
-                for (t, of) in lane.types.iter().enumerate() {
-                    order(&self.entries, &usable, of, values, measure, &mut ordered);
-                    self.work += ordered.len() as u64;
-                    let filling = fill(problem, lane, of, &self.entries, &ordered, caps, values);
-                    let ratio = filling.value / of.price;
-                    if !filling.counts.is_empty() && best.as_ref().is_none_or(|(most, ..)| ratio > *most) {
-                        best = Some((ratio, at, t, filling));
-                    }
-                }
-            }
-            let Some((_, lane, t, filling)) = best else { break };
-            let of = &self.lanes.all[lane].types[t];
-            let copies = filling.counts.iter().map(|(item, count)| caps[*item] / count).min().unwrap_or(0).max(1);
-            for _ in 0..copies {
-                filling.counts.iter().for_each(|(item, count)| caps[*item] -= count);
-                bins.push(Bin { lane, kind: of.kind, price: of.price, counts: filling.counts.clone() });
-            }
-        }
-        bins
-    }
-
-    /// Takes a few badly used nodes apart and packs their pods anew, with values shaken a little; keeps what is cheaper.
-    fn repack(&mut self, problem: &mut Problem<'_>) {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-        for attempt in 0..REPACKS {
-            if self.work > MOST_WORK || self.bins.is_empty() {
-                return;
-            }
-            let waste = |bin: &Bin| {
-                let worth: f64 = bin.counts.iter().map(|(item, count)| self.values[*item] * f64::from(*count)).sum();
-                bin.price - worth
-            };
-            let mut by_waste: Vec<usize> = (0..self.bins.len()).collect();
-            by_waste.sort_by(|a, b| waste(&self.bins[*b]).total_cmp(&waste(&self.bins[*a])).then(a.cmp(b)));
-            let chosen = self.badly_used(&by_waste, attempt, &mut dice);
-            let before: f64 = chosen.iter().map(|bin| self.bins[*bin].price).sum();
-            let mut caps = vec![0; self.entries.len()];
-            for bin in &chosen {
-                self.bins[*bin].counts.iter().for_each(|(item, count)| caps[*item] += count);
-            }
-            let (spread, measure) = [(0.4, Measure::Sum), (0.4, Measure::Largest), (1.2, Measure::Sum)][attempt % 3];
-            let shaken: Vec<f64> =
-                self.values.iter().map(|value| value * (1.0 + spread * (dice.unit() - 0.5))).collect();
-            let bins = self.greedy(problem, &mut caps, &shaken, measure);
-            let after: f64 = bins.iter().map(|bin| bin.price).sum();
-            if caps.iter().all(|cap| *cap == 0) && after < before - 0.5 {
-                let mut gone = chosen.clone();
-                gone.sort_unstable_by(|a, b| b.cmp(a));
-                gone.iter().for_each(|bin| drop(self.bins.swap_remove(*bin)));
-                self.bins.extend(bins);
-            }
-        }
-    }
-
-    /// One of the worst nodes and a few others: from anywhere, or from where the same pods could go. Where there are few,
-    /// all of them.
-    fn badly_used(&self, by_waste: &[usize], attempt: usize, dice: &mut Dice) -> Vec<usize> {
-        if by_waste.len() <= 5 && attempt.is_multiple_of(2) {
-            return by_waste.to_vec();
-        }
-        let first = by_waste[dice.below((by_waste.len() / 3).max(1))];
-        let alike =
-            |bin: &&usize| self.lanes.all[self.bins[**bin].lane].set == self.lanes.all[self.bins[first].lane].set;
-        let pool: Vec<usize> = match attempt % 4 {
-            0 | 1 => by_waste.iter().filter(alike).copied().collect(),
-            2 => by_waste[..by_waste.len().div_ceil(2)].to_vec(),
-            _ => by_waste.to_vec(),
-        };
-        let mut chosen = vec![first];
-        for _ in 0..1 + dice.below(4) {
-            let pick = pool[dice.below(pool.len())];
-            if !chosen.contains(&pick) {
-                chosen.push(pick);
-            }
-        }
-        chosen
+    /// What was bought in each way, as claims.
+    pub(crate) fn claims(&self, problem: &mut Problem<'_>, frozen: &[Claim]) -> Packed {
+        let by_programme = self.claims_of(problem, &self.bins, frozen);
+        let by_prices = self.claims_of(problem, &self.by_prices, frozen);
+        Packed { by_programme, by_prices, lean: self.effort == Effort::Lean }
     }
 
     /// The bins as claims; nothing where a pod was left out, a limit would be overshot or minValues missed.
-    pub(crate) fn claims(&self, problem: &mut Problem<'_>, frozen: &[Claim]) -> Option<Vec<Claim>> {
+    fn claims_of(&self, problem: &mut Problem<'_>, bins: &[Bin], frozen: &[Claim]) -> Option<Vec<Claim>> {
         let mut next: Vec<usize> = vec![0; self.items.all.len()];
         let mut limits: Vec<Vec<i128>> =
             problem.templates.iter().map(|t| t.limits.iter().map(|(_, left)| *left).collect()).collect();
@@ -325,8 +429,8 @@ impl Packer {
             limits[claim.template].iter_mut().zip(worst).for_each(|(left, amount)| *left -= amount);
             node_limits[claim.template] = node_limits[claim.template].map(|left| left - 1);
         }
-        let mut claims = Vec::with_capacity(self.bins.len());
-        for bin in &self.bins {
+        let mut claims = Vec::with_capacity(bins.len());
+        for bin in bins {
             let template = self.lanes.all[bin.lane].template;
             let claim = self.claim(problem, bin, template, &mut next)?;
             let worst = problem.worst_capacity(template, &claim.types);
@@ -373,35 +477,19 @@ impl Packer {
     }
 }
 
+fn price_of(bins: &[Bin]) -> f64 {
+    bins.iter().map(|bin| bin.price).sum()
+}
+
 /// Which entries may go on a lane at all.
-fn usable(problem: &mut Problem<'_>, lanes: &Lanes, entries: &[Entry]) -> Vec<Vec<usize>> {
+fn usable(problem: &mut Problem<'_>, lanes: &Lanes, entries: &Entries) -> Vec<Bits> {
     let mut usable = Vec::with_capacity(lanes.all.len());
     for lane in &lanes.all {
         let fits = |index: &usize| {
-            let entry = &entries[*index];
+            let entry = &entries.all[*index];
             entry.templates.contains(lane.template) && problem.terms.join(lane.set, entry.set).is_some()
         };
         usable.push((0..entries.len()).filter(fits).collect());
     }
     usable
-}
-
-/// A fixed sequence: a plan is the same on every machine.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
 }

@@ -3,21 +3,57 @@
 use std::sync::Arc;
 
 use karpenter_core::ports::HostPort;
+use smallvec::SmallVec;
 
-use crate::columns::Amount;
+use crate::bits::Bits;
+use crate::columns::Amounts;
 use crate::groups::Kind;
 use crate::problem::Problem;
 use crate::repack::kinds::Neighbour;
-use crate::repack::lanes::{Lane, LaneType};
+use crate::repack::lanes::{Grains, Lane, LaneType, Lanes};
 use crate::terms::SetId;
 
 /// Something that can be packed, as often as its cap says.
+#[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) set: SetId,
-    pub(crate) requests: Vec<Amount>,
-    pub(crate) templates: crate::bits::Bits,
+    pub(crate) templates: Bits,
     pub(crate) ports: Arc<[HostPort]>,
     pub(crate) neighbours: Arc<[Neighbour]>,
+}
+
+/// Entries with what they ask for in columns: filling looks at that of nearly all of them, and at the rest of few.
+pub(crate) struct Entries {
+    pub(crate) all: Vec<Entry>,
+    resources: usize,
+    /// Entry by entry, each by resource.
+    requests: Vec<Grains>,
+    /// The same in nano units.
+    sizes: Vec<f64>,
+}
+
+impl Entries {
+    pub(crate) fn new(lanes: &Lanes) -> Self {
+        Self { all: Vec::new(), resources: lanes.resources.len(), requests: Vec::new(), sizes: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, entry: Entry, requests: &Amounts, lanes: &Lanes) {
+        self.all.push(entry);
+        self.requests.extend(lanes.asked(requests));
+        self.sizes.extend(lanes.resources.iter().map(|resource| requests.get(*resource) as f64));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn requests(&self, entry: usize) -> &[Grains] {
+        &self.requests[entry * self.resources..][..self.resources]
+    }
+
+    pub(crate) fn sizes(&self, entry: usize) -> &[f64] {
+        &self.sizes[entry * self.resources..][..self.resources]
+    }
 }
 
 /// What was put on a node.
@@ -27,10 +63,12 @@ pub(crate) struct Filling {
     /// Entry and how many.
     pub(crate) counts: Vec<(usize, u32)>,
     pub(crate) value: f64,
+    left: SmallVec<[Grains; 4]>,
+    company: Company,
 }
 
 /// Who is on a node in the hostname groups.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Company {
     /// Group, owners that count themselves, other owners, counted pods.
     groups: Vec<(crate::groups::GroupId, u32, u32, u32)>,
@@ -105,23 +143,23 @@ pub(crate) enum Measure {
 
 /// The entries of a lane, by how much each is worth for what it takes of the type.
 pub(crate) fn order(
-    entries: &[Entry],
-    usable: &[usize],
+    entries: &Entries,
+    usable: impl Iterator<Item = usize>,
     of: &LaneType,
     values: &[f64],
     measure: Measure,
-    into: &mut Vec<(f64, usize)>,
-) {
-    into.clear();
+) -> Vec<u32> {
+    let mut ordered: Vec<(f64, u32)> = Vec::with_capacity(usable.size_hint().0);
     for entry in usable {
-        let shares = entries[*entry].requests.iter().zip(&of.share).map(|(amount, share)| *amount as f64 * share);
+        let shares = entries.sizes(entry).iter().zip(&of.share).map(|(amount, share)| amount * share);
         let size = match measure {
             Measure::Sum => shares.sum::<f64>(),
             Measure::Largest => shares.fold(0.0, f64::max),
         };
-        into.push((values[*entry] / size.max(1e-12), *entry));
+        ordered.push((values[entry] / size.max(1e-12), entry as u32));
     }
-    into.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    ordered.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    ordered.into_iter().map(|(_, entry)| entry).collect()
 }
 
 /// Fills a node of the type. Nothing joins that would make it dearer than it is.
@@ -129,48 +167,154 @@ pub(crate) fn fill(
     problem: &mut Problem<'_>,
     lane: &Lane,
     of: &LaneType,
-    entries: &[Entry],
-    ordered: &[(f64, usize)],
+    entries: &Entries,
+    ordered: &[u32],
     caps: &[u32],
     values: &[f64],
 ) -> Filling {
-    let catalog = problem.templates[lane.template].catalog;
-    let mut filling = Filling { set: lane.set, counts: Vec::new(), value: 0.0 };
-    let mut left = of.room.clone();
-    let mut company = Company::default();
-    for (_, index) in ordered {
-        let (entry, cap) = (&entries[*index], caps[*index]);
-        if cap == 0 {
-            continue;
+    let mut filling = Filling::empty(lane, of);
+    filling.take(problem, lane, of, entries, ordered, caps, values);
+    filling
+}
+
+impl Filling {
+    fn empty(lane: &Lane, of: &LaneType) -> Self {
+        let left = SmallVec::from_slice(&of.room);
+        Self { set: lane.set, counts: Vec::new(), value: 0.0, left, company: Company::default() }
+    }
+
+    /// Takes what still fits, each entry as often as its cap says.
+    #[expect(clippy::too_many_arguments, reason = "what `fill` takes")]
+    fn take(
+        &mut self,
+        problem: &mut Problem<'_>,
+        lane: &Lane,
+        of: &LaneType,
+        entries: &Entries,
+        ordered: &[u32],
+        caps: &[u32],
+        values: &[f64],
+    ) {
+        for index in ordered {
+            let index = *index as usize;
+            // Nearly all entries end here, as the node is nearly full nearly always.
+            if caps[index] > 0 && self.has_room(entries.requests(index)) {
+                self.add(problem, lane, of, entries, index, caps[index], values[index]);
+            }
         }
-        let fits = |(have, want): (&Amount, &Amount)| {
-            if *want <= 0 { u32::MAX } else { (have / want).clamp(0, i128::from(u32::MAX)) as u32 }
+    }
+
+    fn has_room(&self, requests: &[Grains]) -> bool {
+        requests.iter().zip(&self.left).all(|(want, have)| want <= have)
+    }
+
+    /// Adds up to `most` of an entry that has room for one; whether any was added.
+    #[expect(clippy::too_many_arguments, reason = "what `fill` takes")]
+    fn add(
+        &mut self,
+        problem: &mut Problem<'_>,
+        lane: &Lane,
+        of: &LaneType,
+        entries: &Entries,
+        index: usize,
+        most: u32,
+        value: f64,
+    ) -> bool {
+        let (entry, requests) = (&entries.all[index], entries.requests(index));
+        let fits = |(have, want): (&Grains, &Grains)| {
+            if *want <= 0 { u32::MAX } else { (have / want).clamp(0, i64::from(u32::MAX)) as u32 }
         };
-        let mut count = left.iter().zip(&entry.requests).map(fits).min().unwrap_or(0).min(cap);
+        let mut count =
+            if most == 1 { 1 } else { self.left.iter().zip(requests).map(fits).min().unwrap_or(0).min(most) };
+        if !entry.neighbours.is_empty() || !entry.ports.is_empty() {
+            count = count.min(self.company.room_for(&entry.neighbours, &entry.ports, problem, count));
+        }
         if count == 0 {
+            return false;
+        }
+        let Some(set) = problem.terms.join(self.set, entry.set) else { return false };
+        if set != self.set {
+            let catalog = &mut problem.catalogs[problem.templates[lane.template].catalog];
+            let usable = catalog.usable(set, &mut problem.terms);
+            let price = catalog.cheapest(of.kind, &usable.profiles);
+            if !usable.types.contains(of.kind) || price.0 as f64 > of.price {
+                return false;
+            }
+            self.set = set;
+        }
+        self.left.iter_mut().zip(requests).for_each(|(have, want)| *have -= want * Grains::from(count));
+        self.company.add(&entry.neighbours, &entry.ports, count);
+        self.value += value * f64::from(count);
+        match self.counts.iter_mut().find(|(known, _)| *known == index) {
+            Some((_, known)) => *known += count,
+            None => self.counts.push((index, count)),
+        }
+        true
+    }
+}
+
+/// Fills a node with what is most like the room that is left on it, one after the other: large pods before small ones, which
+/// fit everywhere, and so that no resource runs out long before the others.
+#[expect(clippy::too_many_arguments, reason = "what `fill` takes")]
+pub(crate) fn align(
+    problem: &mut Problem<'_>,
+    lane: &Lane,
+    of: &LaneType,
+    entries: &Entries,
+    usable: &[usize],
+    caps: &[u32],
+    values: &[f64],
+    prices: &[f64],
+    work: &mut u64,
+) -> Filling {
+    // A resource that is worth nothing may run out as it likes, or nearly: what is left of it is room for small pods.
+    let weight = |(price, room): (&f64, &Grains)| 0.1 + price * *room as f64 / of.price;
+    let weights: Shares = prices.iter().zip(&of.room).map(weight).collect();
+    let mut filling = Filling::empty(lane, of);
+    let mut open: Vec<Open> = Vec::with_capacity(usable.len());
+    for index in usable.iter().copied().filter(|index| caps[*index] > 0) {
+        if !filling.has_room(entries.requests(index)) {
             continue;
         }
-        if !entry.neighbours.is_empty() || !entry.ports.is_empty() {
-            count = count.min(company.room_for(&entry.neighbours, &entry.ports, problem, count));
-            if count == 0 {
-                continue;
-            }
+        let requests = entries.requests(index);
+        // Whom the lane was made for comes before those who could be had elsewhere for less.
+        let here: f64 = requests.iter().zip(prices).map(|(want, price)| *want as f64 * price).sum();
+        let worth = if here > 0.0 { values[index] / here } else { 1.0 };
+        let share = |((want, share), weight): ((&Grains, &f64), &f64)| *want as f64 * share * weight * worth;
+        let shares = requests.iter().zip(&of.share_of_grains).zip(&weights).map(share).collect();
+        open.push(Open { index, cap: caps[index], shares });
+    }
+    *work += open.len() as u64;
+    while !open.is_empty() {
+        let rest = |(left, share): (&Grains, &f64)| *left as f64 * share;
+        let rest: Shares = filling.left.iter().zip(&of.share_of_grains).map(rest).collect();
+        let likeness = |open: &Open| open.shares.iter().zip(&rest).map(|(share, rest)| share * rest).sum::<f64>();
+        let scored = open.iter().enumerate().map(|(at, open)| (likeness(open), at));
+        let Some((_, at)) = scored.reduce(|a, b| if b.0 > a.0 { b } else { a }) else { break };
+        let Open { index, cap, .. } = open[at];
+        *work += open.len() as u64 / 8;
+        // Some at once where there is room for many: the choice would fall on it again.
+        let requests = entries.requests(index).iter().zip(&filling.left);
+        let room = requests.filter(|(want, _)| **want > 0).map(|(want, left)| left / want).min().unwrap_or(1);
+        let most = cap.min((room / 8).clamp(1, 1 << 20) as u32);
+        if filling.add(problem, lane, of, entries, index, most, values[index]) {
+            open[at].cap -= most.min(cap);
+        } else {
+            open[at].cap = 0;
         }
-        let Some(set) = problem.terms.join(filling.set, entry.set) else { continue };
-        if set != filling.set {
-            let usable = problem.catalogs[catalog].usable(set, &mut problem.terms);
-            let price = problem.catalogs[catalog].cheapest(of.kind, &usable.profiles);
-            if !usable.types.contains(of.kind) || price.0 as f64 > of.price {
-                continue;
-            }
-            filling.set = set;
-        }
-        left.iter_mut().zip(&entry.requests).for_each(|(have, want)| *have -= want * Amount::from(count));
-        company.add(&entry.neighbours, &entry.ports, count);
-        filling.value += values[*index] * f64::from(count);
-        filling.counts.push((*index, count));
+        open.retain(|open| open.cap > 0 && filling.has_room(entries.requests(open.index)));
     }
     filling
+}
+
+type Shares = SmallVec<[f64; 4]>;
+
+/// What may still join a node.
+struct Open {
+    index: usize,
+    cap: u32,
+    /// What it takes of each resource, times what it is worth for all it takes.
+    shares: Shares,
 }
 
 /// Looks for a better mix around a filling: one or two fewer of something, the gap filled with the rest. Greedy filling
@@ -180,8 +324,8 @@ pub(crate) fn polish(
     problem: &mut Problem<'_>,
     lane: &Lane,
     of: &LaneType,
-    entries: &[Entry],
-    ordered: &[(f64, usize)],
+    entries: &Entries,
+    ordered: &[u32],
     caps: &[u32],
     values: &[f64],
     mut best: Filling,

@@ -6,8 +6,9 @@
 /// One way to fill one node: how many of each kind, at what price.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern {
-    pub(crate) template: usize,
-    /// The type it was made for, in the template's catalogue.
+    /// In [`Lanes::all`](crate::repack::lanes::Lanes).
+    pub(crate) lane: usize,
+    /// The type it was made for, in the catalogue of the lane's template.
     pub(crate) kind: usize,
     pub(crate) counts: Vec<(usize, u32)>,
     pub(crate) price: f64,
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     fn pattern(counts: &[(usize, u32)], price: f64) -> Pattern {
-        Pattern { template: 0, kind: 0, counts: counts.to_vec(), price }
+        Pattern { lane: 0, kind: 0, counts: counts.to_vec(), price }
     }
 
     #[test]

@@ -75,3 +75,68 @@ fn pods_with_requests_may_take_more_nodes_if_those_are_cheaper() {
     assert_eq!((first.new_nodes.len(), first.price().0), (1, 134_400));
     assert_eq!((best.new_nodes.len(), best.price().0), (4, 120_000));
 }
+
+/// Three shapes of nodes in sizes from 2 to 32 cores: what a core and a gibibyte cost depends on the shape alone. Three times
+/// as much on demand. From six makers each, as a spot node has to have types to fall back on.
+fn three_shapes() -> Vec<karpenter_core::InstanceType> {
+    let mut types = Vec::new();
+    for (shape, gibibytes, price) in [("lean", 2, 3_000), ("even", 4, 4_000), ("wide", 8, 6_000)] {
+        for (cores, maker) in [2, 4, 8, 16, 32].into_iter().flat_map(|cores| (1..=6).map(move |maker| (cores, maker))) {
+            let sold = |as_what: &str, times: u64| fake::sold("test-zone-1", as_what).at(times * price * cores);
+            let kind = fake::instance_type(&format!("{shape}{maker}-{cores}")).pods("200");
+            let kind = kind.cpu(&cores.to_string()).memory(&format!("{}Gi", gibibytes * cores));
+            types.push(kind.offerings(vec![sold("spot", 1), sold("on-demand", 3)]).build());
+        }
+    }
+    types
+}
+
+/// What a core and a gibibyte cost on the shapes above: 2,000 and 500, whichever shape has them.
+fn worth(millicores: u64, mebibytes: u64) -> u64 {
+    2_000 * millicores / 1_000 + 500 * mebibytes / 1_024
+}
+
+#[test]
+fn hundreds_of_sizes_pack_as_well_as_few() {
+    // With every size a class of its own, many more than a programme over patterns could have rows.
+    let mut least = 0;
+    let mut pods = Vec::new();
+    for app in 0..900_u64 {
+        let millicores = 100 + (app * 37) % 901;
+        let mebibytes = millicores * [1, 2, 4, 7][(app % 4) as usize] + app;
+        least += 3 * worth(millicores, mebibytes);
+        let size = pod(&format!("app-{app}")).cpu(&format!("{millicores}m")).memory(&format!("{mebibytes}Mi"));
+        pods.extend(size.app(&format!("app-{app}")).replicas(3));
+    }
+    let world = world().pool(pool("default").types(three_shapes())).pods(pods).build();
+    let first = solve_with(&world, Packing::FirstMatch);
+    let best = solve_with(&world, Packing::Best);
+    assert!(best.left_over.is_empty());
+    assert!(first.price().0 > least * 110 / 100, "in the order of arrival they cost {} of {least}", first.price().0);
+    assert!(best.price().0 < least * 104 / 100, "{} where {least} is the least", best.price().0);
+}
+
+#[test]
+fn names_and_labels_make_no_difference_to_the_price() {
+    let size = |name: &str| pod(name).cpu("700m").memory("1500Mi");
+    let apart = (0..300).flat_map(|app| size(&format!("app-{app}")).app(&format!("app-{app}")).replicas(4));
+    let apart = world().pool(pool("default").types(three_shapes())).pods(apart).build();
+    let alike = world().pool(pool("default").types(three_shapes())).replicas(1_200, size("app")).build();
+    let price = |world| solve_with(world, Packing::Best).price().0;
+    assert!(price(&apart) * 100 <= price(&alike) * 101, "{} for {}", price(&apart), price(&alike));
+}
+
+#[test]
+fn a_few_that_want_on_demand_leave_the_others_on_spot() {
+    let many =
+        || (0..400_u64).map(|app| pod(&format!("app-{app}")).cpu(&format!("{}m", 300 + app)).memory("1Gi").build());
+    let few = || {
+        let wants = |app: u64| pod(&format!("od-{app}")).cpu(&format!("{}m", 300 + app)).memory("1Gi");
+        (0..16).map(move |app| wants(app).select("karpenter.sh/capacity-type", "on-demand").build())
+    };
+    let price = |pods: Vec<karpenter_core::Pod>| {
+        solve_with(&world().pool(pool("default").types(three_shapes())).pods(pods).build(), Packing::Best).price().0
+    };
+    let (together, apart) = (price(many().chain(few()).collect()), price(many().collect()) + price(few().collect()));
+    assert!(together * 100 <= apart * 105, "{together} together, {apart} apart");
+}
