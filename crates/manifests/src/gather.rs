@@ -477,9 +477,7 @@ impl GatherSink<'_> {
     /// A NodePool that an API server or the controller would refuse is bad input.
     fn node_pool(&mut self, place: Place, identity: &Identity, object: &Value) {
         let mut object = object.clone();
-        if let Some(spec) = object.pointer_mut("/spec/template/spec") {
-            drop_empty_taint_values(spec);
-        }
+        self.drop_empty_taint_values(&place, identity, &mut object, "/spec/template/spec");
         let checked = checks::ours(Kind::NodePool, &mut object);
         self.report(&place, &object, &identity.to_string(), &checked);
         if let Some(mut object) = self.read::<NodePool>(&place, identity, &object) {
@@ -509,9 +507,7 @@ impl GatherSink<'_> {
 
     fn node_claim(&mut self, place: Place, identity: &Identity, object: &Value) {
         let mut object = object.clone();
-        if let Some(spec) = object.get_mut("spec") {
-            drop_empty_taint_values(spec);
-        }
+        self.drop_empty_taint_values(&place, identity, &mut object, "/spec");
         let checked = checks::ours(Kind::NodeClaim, &mut object);
         self.report(&place, &object, &identity.to_string(), &checked);
         if let Some(object) = self.read::<NodeClaim>(&place, identity, &object) {
@@ -525,6 +521,25 @@ impl GatherSink<'_> {
         self.report(place, &object, &identity.to_string(), &checked);
         if let Some(overlay) = self.read::<karpenter_api::NodeOverlay>(place, identity, &object) {
             self.gathered.overlays.push(Arc::new(overlay));
+        }
+    }
+
+    /// An empty value and none are the same taint. The schema refuses the first, but whatever passes through a Go client
+    /// has lost it: such manifests are common, and mean no harm.
+    fn drop_empty_taint_values(&mut self, place: &Place, identity: &Identity, object: &mut Value, below: &str) {
+        let Some(spec) = object.pointer_mut(below) else { return };
+        for list in ["taints", "startupTaints"] {
+            let taints = spec.get_mut(list).and_then(Value::as_array_mut);
+            for (index, taint) in taints.into_iter().flatten().enumerate() {
+                if taint.get("value").and_then(Value::as_str) == Some("")
+                    && let Some(taint) = taint.as_object_mut()
+                {
+                    taint.shift_remove("value");
+                    let field = format!("{}.{list}[{index}].value", below.trim_start_matches('/').replace('/', "."));
+                    let message = "is empty: leave it out".to_owned();
+                    self.gathered.refusals.add(place, &identity.to_string(), &Fault { field, message });
+                }
+            }
         }
     }
 }
@@ -541,19 +556,6 @@ fn title(object: &Value, namespaced: bool) -> String {
     match namespaced {
         true => format!("{kind} {}/{name}", text("/metadata/namespace").unwrap_or(DEFAULT)),
         false => format!("{kind} {name}"),
-    }
-}
-
-/// An empty value and none are the same taint. The schema refuses the first, but whatever passes through a Go client
-/// has lost it: such manifests are common, and mean no harm.
-fn drop_empty_taint_values(spec: &mut Value) {
-    for list in ["taints", "startupTaints"] {
-        let taints = spec.get_mut(list).and_then(Value::as_array_mut);
-        for taint in taints.into_iter().flatten().filter_map(Value::as_object_mut) {
-            if taint.get("value").and_then(Value::as_str) == Some("") {
-                taint.remove("value");
-            }
-        }
     }
 }
 

@@ -50,11 +50,16 @@ fn read<T: DeserializeOwned>(value: &Value, unknown: UnknownFields) -> Result<T,
         match outcome {
             Ok(object) if faults.is_empty() => return Ok(object),
             Ok(_) => return Err(faults),
-            Err(Wrong(message)) => {
+            Err(wrong) => {
                 let steps = report.failed.unwrap_or_default();
-                // What was taken out to look behind it is now missing, which is no fault of the user's.
-                if first_round || message != MISSING {
-                    faults.push(Fault { field: spelled(&steps), message });
+                match wrong {
+                    Wrong::Value(message) => faults.push(Fault { field: spelled(&steps), message }),
+                    Wrong::Missing(name) if first_round => {
+                        let field = spelled(&[steps.clone(), vec![Step::Field(name.to_owned())]].concat());
+                        faults.push(Fault { field, message: "required".to_owned() });
+                    }
+                    // What was taken out to look behind it is now missing, which is no fault of the user's.
+                    Wrong::Missing(_) => {}
                 }
                 if steps.is_empty() || !take_out(value.to_mut(), &steps) {
                     return Err(faults);
@@ -108,11 +113,19 @@ fn take_out(value: &mut Value, steps: &[Step]) -> bool {
 }
 
 #[derive(Debug)]
-struct Wrong(String);
+enum Wrong {
+    /// In words that make sense after the field.
+    Value(String),
+    /// A field that its struct cannot be without.
+    Missing(&'static str),
+}
 
 impl std::fmt::Display for Wrong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::Value(message) => f.write_str(message),
+            Self::Missing(field) => write!(f, "{field} is required"),
+        }
     }
 }
 
@@ -120,23 +133,21 @@ impl std::error::Error for Wrong {}
 
 impl serde::de::Error for Wrong {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
-        Self(message.to_string())
+        Self::Value(message.to_string())
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self(format!("must be {}, not {}", plainly(&expected.to_string()), described(found)))
+        Self::Value(format!("must be {}, not {}", plainly(&expected.to_string()), described(found)))
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self::invalid_type(found, expected)
     }
 
-    fn missing_field(_: &'static str) -> Self {
-        Self(MISSING.to_owned())
+    fn missing_field(field: &'static str) -> Self {
+        Self::Missing(field)
     }
 }
-
-const MISSING: &str = "something it needs is missing";
 
 /// What a reader expects, without the names that Rust has for it.
 fn plainly(expected: &str) -> &str {

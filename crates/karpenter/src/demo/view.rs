@@ -215,7 +215,7 @@ pub(crate) fn sentence(record: &Record, rows: &[NodeRow]) -> String {
             let instead =
                 if replacements.is_empty() { String::new() } else { format!(" for {}", replacements.join(", ")) };
             let difference = savings.unsigned_abs() as f64 / 1e6;
-            let price = match savings {
+            let price = match *savings {
                 0 => "costs the same".to_owned(),
                 1.. => format!("saves ${difference:.4}/h"),
                 _ => format!("costs ${difference:.4}/h more"),

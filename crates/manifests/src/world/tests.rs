@@ -516,8 +516,12 @@ fn an_empty_taint_value_is_no_value() {
         "      requirements:",
         "      taints: [{key: vip, value: '', effect: NoSchedule}]\n      requirements:",
     );
-    let world = world(&text);
-    assert_eq!((world.pools[0].taints[0].key.as_str(), world.pools[0].taints[0].value.as_str()), ("vip", ""));
+    let loaded = load_all(vec![source("w.yaml", &text)]).unwrap();
+    let taint = &loaded.world.pools[0].taints[0];
+    assert_eq!((taint.key.as_str(), taint.value.as_str()), ("vip", ""));
+    let note = "w.yaml: document 2: NodePool default: spec.template.spec.taints[0].value: is empty: leave it out: an API server would \
+        refuse this";
+    assert_eq!(loaded.notes, [note]);
 }
 
 #[test]
@@ -755,6 +759,12 @@ fn a_pod_may_not_give_a_priority_of_its_own() {
     ] {
         assert_eq!(world(&pod(good)).pods.len(), 1, "{good}");
     }
+}
+
+#[test]
+fn a_pool_without_a_spec_names_what_it_lacks() {
+    let text = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: p}\n";
+    assert_eq!(faults(text), ["w.yaml: document 1: NodePool p: spec: required"]);
 }
 
 #[test]
