@@ -204,8 +204,7 @@ impl<'a, 's, 'w> Search<'a, 's, 'w> {
         let mut best: Vec<Vec<usize>> = Vec::new();
         let mut most = i64::MIN;
         let by_ratio = self.turns.clone();
-        let mut orders: Vec<Order> =
-            starts.into_iter().map(|start| Order { start, turns: by_ratio.clone() }).collect();
+        let mut orders: Vec<Order> = starts.into_iter().map(|start| Order { start, turns: by_ratio.clone() }).collect();
         if self.candidates.len() <= MOST_FOR_ORDERS {
             orders.push(Order { start: None, turns: by_price(&by_ratio, self.candidates) });
         }

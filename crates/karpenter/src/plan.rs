@@ -82,7 +82,8 @@ const LEFT_OVER: u8 = 3;
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let env = |name: &str| std::env::var(name).ok();
     let settings = args.settings.resolve(&env).map_err(BadInput)?;
-    let Input { sources, notes: skipped } = read_input(&args.file, &mut io::stdin().lock()).map_err(BadInput::from_all)?;
+    let Input { sources, notes: skipped } =
+        read_input(&args.file, &mut io::stdin().lock()).map_err(BadInput::from_all)?;
     // Said first: it may be why the rest looks as it does.
     for note in skipped {
         eprintln!("note: {note}");
