@@ -288,7 +288,10 @@ fn garble(garbled: &[Garbled], bytes: &[u8]) -> Option<Bytes> {
     };
     let mut changed = false;
     for one in garbled {
-        changed |= objects.iter_mut().fold(false, |any, object| one.garble(object) || any);
+        // Each of them, not just the first.
+        for object in objects.iter_mut() {
+            changed |= one.garble(object);
+        }
     }
     changed.then(|| Bytes::from(value.to_string()))
 }
