@@ -191,7 +191,9 @@ impl Context {
     /// What of ours does not move any more, for whoever could restart us.
     pub fn hung(&self) -> Vec<String> {
         let watches = self.freshness.stuck().into_iter().map(|kind| format!("the watch of {} is stuck", kind.name()));
-        self.pulse.hung().into_iter().chain(watches).collect()
+        let back = self.freshness.gone_back().into_iter();
+        let back = back.map(|kind| format!("the API server's history of {} has gone back", kind.name()));
+        self.pulse.hung().into_iter().chain(watches).chain(back).collect()
     }
 
     /// Wakes a key of another controller, by that controller's name.

@@ -35,21 +35,36 @@ struct Watch {
     readable: bool,
     /// Whatever it is waiting for has come by then, or was given up.
     due: Instant,
+    /// The server's history is another one than ours.
+    went_back: bool,
 }
 
 impl Freshness {
     /// From now on the kind is watched, and what is decided from it waits until it was heard from.
     pub(crate) fn watch(&self, kind: Kind) {
         let now = Instant::now();
-        self.watches().insert(kind, Watch { heard: None, readable: true, due: now + RECENT });
+        self.watches().insert(kind, Watch { heard: None, readable: true, due: now + RECENT, went_back: false });
     }
 
     /// All that is known of the kind is as the server has it now: a list has ended, a watch was taken up again, an event
     /// or a bookmark came.
     pub(crate) fn heard(&self, kind: Kind) {
         if let Some(watch) = self.watches().get_mut(&kind) {
-            (watch.heard, watch.readable) = (Some(Instant::now()), true);
+            (watch.heard, watch.readable) = (Some(Instant::now()).filter(|_| !watch.went_back), true);
         }
+    }
+
+    /// The server has gone back to an earlier state. Versions tell nothing any more: nothing is decided until another
+    /// process starts from what there is now.
+    pub(crate) fn went_back(&self, kind: Kind) {
+        if let Some(watch) = self.watches().get_mut(&kind) {
+            watch.went_back = true;
+        }
+    }
+
+    /// Kinds of which the server has gone back to an earlier state.
+    pub fn gone_back(&self) -> Vec<Kind> {
+        self.watches().iter().filter(|(_, watch)| watch.went_back).map(|(kind, _)| *kind).collect()
     }
 
     /// It may not be read, and everything else works without it.

@@ -120,6 +120,7 @@ pub(crate) fn news(
         path,
         freshness,
         version: None,
+        newest: 0,
         listing: Listing::default(),
         open: None,
         retry: Retry::new(seed ^ kind as u64),
@@ -142,6 +143,8 @@ struct State {
     freshness: Arc<Freshness>,
     /// Where the watch goes on; unknown: list first.
     version: Option<u64>,
+    /// How far the server's history was known to go.
+    newest: u64,
     listing: Listing,
     open: Option<Open>,
     retry: Retry,
@@ -204,6 +207,14 @@ impl Failure {
         }
     }
 
+    /// The server does not know the version yet from which the watch should go on, nor will it soon: its storage was set
+    /// back, from a backup, say.
+    fn is_of_the_future(&self) -> bool {
+        let Self::Api(kube::Error::Api(status)) = self else { return false };
+        let mut causes = status.details.iter().flat_map(|details| &details.causes);
+        causes.any(|cause| cause.reason == "ResourceVersionTooLarge")
+    }
+
     /// How long the server asks us to wait.
     fn asked(&self) -> Option<Duration> {
         match self {
@@ -254,6 +265,7 @@ impl State {
                 Ok(Ok(Some(TextLine { text, slow }))) => match read(text) {
                     Ok((version, news)) => {
                         self.version = Some(version);
+                        self.newest = self.newest.max(version);
                         open.spoke = true;
                         open.caught_up |= matches!(news, News::Bookmark(_)) || open.since.elapsed() > STREAMING;
                         if open.caught_up && !slow {
@@ -295,7 +307,7 @@ impl State {
     /// watch: a list tells whether the kind can be done without.
     async fn fail(&mut self, what: &'static str, error: &Failure) {
         self.retry.lasted(self.open.take().map_or(Duration::ZERO, |open| open.since.elapsed()));
-        let lost = matches!(error, Failure::Garbled) || error.code() == 410;
+        let lost = matches!(error, Failure::Garbled) || error.code() == 410 || error.is_of_the_future();
         if lost || self.may_go_without(error.code()) {
             self.version = None;
         }
@@ -334,6 +346,13 @@ impl State {
             return Ok(News::Page(objects));
         }
         let version = page.metadata.resource_version.parse().unwrap_or(0);
+        if version < self.newest && version != 0 {
+            // What is known of a later time cannot be told from what is true now.
+            let (kind, known) = (self.kind.name(), self.newest);
+            tracing::error!(kind, known, version, "the API server's history has gone back, as after a restored backup");
+            self.freshness.went_back(self.kind);
+        }
+        self.newest = self.newest.max(version);
         self.version = Some(version);
         (self.readable, self.refused, self.without, self.complained) = (true, None, None, false);
         self.freshness.heard(self.kind);

@@ -329,6 +329,21 @@ async fn what_could_be_read_is_not_given_up_for_one_refusal() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_set_back_asks_for_another_process() {
+    let mut lab = Lab::new(1).await;
+    lab.run(vec![Arc::new(Mirror::default())]);
+    lab.create(NODES, json!({"metadata": {"name": "a"}})).await;
+    lab.settle(100).await;
+    assert!(lab.context.is_fresh() && lab.context.hung().is_empty());
+    lab.reads.suffer("/nodes", Trouble::Restored);
+    lab.settle(20).await;
+    assert_eq!(lab.context.hung(), ["the API server's history of Node has gone back"]);
+    lab.reads.recover();
+    lab.settle(100).await;
+    assert!(!lab.context.is_fresh(), "what is known of a later time cannot be told from what is true");
+}
+
 /// Never comes to an end.
 struct Stuck;
 

@@ -41,6 +41,8 @@ pub(crate) enum Trouble {
     Mute,
     /// Lists leave objects out, as no server does.
     Incomplete,
+    /// The server's storage was set back: it does not know the versions that were known, and lists have earlier ones.
+    Restored,
 }
 
 #[derive(Default)]
@@ -109,6 +111,12 @@ impl tower::Service<Request<kube::client::Body>> for Troubled {
                 Some(Trouble::Unanswered) => pending().await,
                 Some(Trouble::Refused(code)) => return Ok(answer(code, &status(code).to_string())),
                 Some(Trouble::EndsAtOnce) if watch => return Ok(answer(200, "")),
+                Some(Trouble::Restored) if watch => {
+                    let mut status = status(504);
+                    status["details"] = serde_json::json!({"causes": [{"reason": "ResourceVersionTooLarge",
+                        "message": "Too large resource version"}], "retryAfterSeconds": 1});
+                    return Ok(answer(504, &status.to_string()));
+                }
                 Some(Trouble::FailsInside(code)) if watch => {
                     let line = serde_json::json!({"type": "ERROR", "object": status(code)});
                     return Ok(answer(200, &format!("{line}\n")));
@@ -124,6 +132,11 @@ impl tower::Service<Request<kube::client::Body>> for Troubled {
             if let Some(Trouble::Incomplete) = reads.trouble(&path).filter(|_| !watch) {
                 let mut list: serde_json::Value = serde_json::from_str(&text(answered).await).unwrap();
                 list["items"] = serde_json::json!([]);
+                return Ok(answer(200, &list.to_string()));
+            }
+            if let Some(Trouble::Restored) = reads.trouble(&path).filter(|_| !watch) {
+                let mut list: serde_json::Value = serde_json::from_str(&text(answered).await).unwrap();
+                list["metadata"]["resourceVersion"] = serde_json::json!("1");
                 return Ok(answer(200, &list.to_string()));
             }
             let since = reads.0.lock().unwrap().age;
