@@ -7,7 +7,7 @@ use karpenter_index::Fault;
 use karpenter_kinds::misfit::{Misfit, Problem};
 use karpenter_kinds::review::{self, Review, ServedKind};
 use karpenter_kinds::{names, suggest};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use serde_json::{Map, Value};
 
 use crate::position;
@@ -56,15 +56,31 @@ impl Checked {
 #[derive(Default)]
 pub(crate) struct Checks {
     good_specs: FxHashMap<u64, Vec<Map<String, Value>>>,
+    /// Controllers of pods, by uid, one pod of which was looked at.
+    owners: FxHashSet<String>,
 }
 
 impl Checks {
     pub(crate) fn builtin(&mut self, served: ServedKind, object: &Value) -> Checked {
         let is_pod = served.resource.group.is_empty() && served.resource.kind == "Pod";
-        if is_pod && self.is_good_pod(served, object) {
+        if is_pod && (self.is_one_of_many(object) || self.is_good_pod(served, object)) {
             return Checked::default();
         }
         Checked::of(review::create(served, object))
+    }
+
+    /// Whether another pod of the same controller was looked at. Only of pods of a dump, for which there are notes at most,
+    /// each told once: what cannot be read shows when they are read.
+    fn is_one_of_many(&mut self, pod: &Value) -> bool {
+        let metadata = &pod["metadata"];
+        let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        let Some(owner) = owners.find(|owner| owner["controller"] == true) else { return false };
+        let (Some(_), Some(owner)) = (metadata["uid"].as_str(), owner["uid"].as_str()) else { return false };
+        if self.owners.contains(owner) {
+            return true;
+        }
+        self.owners.insert(owner.to_owned());
+        false
     }
 
     /// Whether the pod's metadata and its spec are good, the spec perhaps because it is like one that was. Statuses are

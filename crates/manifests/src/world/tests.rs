@@ -718,6 +718,19 @@ fn what_a_server_took_once_is_a_note_told_once() {
              equal to cpu limit of 1: an API server would refuse this, and 2 more like it",
         ]
     );
+    let owned = |name: &str| {
+        let owner = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: r, controller: true}]";
+        pod(name, "2").replace(&format!("uid: u-{name}"), &format!("uid: u-{name}, {owner}"))
+    };
+    let loaded = load_all(vec![source("w.yaml", &(owned("a") + &owned("b")))]).unwrap();
+    assert_eq!(loaded.world.pods.len(), 2);
+    assert!(
+        loaded.notes.len() == 2 && !loaded.notes[0].contains("more"),
+        "one of a controller's pods: {:?}",
+        loaded.notes
+    );
+    let seen = faults(&(owned("a") + &owned("d").replace("cpu: 2", "cpu: lots")));
+    assert!(seen.len() == 1 && seen[0].contains("\"lots\" is not a quantity"), "it cannot be read: {seen:?}");
     let seen = faults(&pod("d", "lots"));
     assert!(seen.len() == 1 && seen[0].contains("\"lots\" is not a quantity"), "no server can have taken it: {seen:?}");
 }
