@@ -52,6 +52,11 @@ enum Effort {
     Lean,
 }
 
+/// Where pools and pods leave more ways of buying than this, types of about one price stand for each other: every one of
+/// them has to be looked at in every pass, of which there are fewer then.
+const MOST_OFFERS: usize = 2_000;
+const FEW_PASSES: usize = 3;
+
 /// How often everything is packed by prices of resources, if work allows.
 const PASSES: usize = 8;
 
@@ -193,7 +198,14 @@ impl Packer {
     fn by_prices(&mut self, problem: &mut Problem<'_>, bound: f64) {
         self.work = 0;
         let (offers, passes, filled) = match self.effort {
-            Effort::Full => (self.offers(), PASSES, Filled::Alike { sample: SAMPLE }),
+            Effort::Full => {
+                let (all, filled) = (self.offers(), Filled::Alike { sample: SAMPLE });
+                if all.len() <= MOST_OFFERS {
+                    (all, PASSES, filled)
+                } else {
+                    (self.spaced_offers(), FEW_PASSES, filled)
+                }
+            }
             Effort::Lean => (self.spaced_offers(), 1, Filled::Alike { sample: SMALL_SAMPLE }),
         };
         let mut best: Option<(f64, Vec<Bin>, Vec<f64>)> = None;

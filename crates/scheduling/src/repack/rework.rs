@@ -54,6 +54,8 @@ impl Packer {
             } else {
                 items.iter().copied().for_each(&mut shake);
             }
+            let offers = self.offers_for(&items, &chosen, few, offers);
+            let offers = offers.as_slice();
             let (values, filled, most_work) = (&shaken, Filled::ByValue(measure), u64::MAX);
             let mut task = Task { items: &items, caps: std::mem::take(&mut caps), values, filled, offers, most_work };
             let mut work = 0;
@@ -82,6 +84,23 @@ impl Packer {
     /// So few kinds and nodes that each attempt can look at all of them.
     fn are_few(&self) -> bool {
         self.rows.len() <= MOST_ROWS && self.bins.len() <= FEW_NODES
+    }
+
+    /// Offers that some of the items can go to; where there are many nodes those of the lanes that they are on.
+    fn offers_for(&self, items: &[usize], chosen: &[usize], few: bool, offers: &[Offer]) -> Vec<Offer> {
+        let mut known = (usize::MAX, false);
+        let takes_some = |lane: usize| match few {
+            true => items.iter().any(|item| self.usable_items[lane].contains(*item)),
+            false => chosen.iter().any(|bin| self.bins[*bin].lane == lane),
+        };
+        let mut keep = |offer: &Offer| {
+            // Offers come lane by lane.
+            if known.0 != offer.lane {
+                known = (offer.lane, takes_some(offer.lane));
+            }
+            known.1
+        };
+        offers.iter().copied().filter(|offer| keep(offer)).collect()
     }
 
     fn waste(&self, bin: &Bin) -> f64 {
