@@ -451,6 +451,8 @@ fn what_consolidation_should_look_at_again_moves_its_clock() {
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
     moved("consolidatable", true, &|| tell(Kind::NodeClaim, quiet.clone()));
     moved("still", false, &|| tell(Kind::NodeClaim, quiet.clone()));
+    moved("marked", true, &|| cluster.index.mark(&[provider("id")]));
+    moved("unmarked", true, &|| cluster.index.unmark(&[provider("id")]));
     let mut ending = quiet.clone();
     ending["status"]["conditions"]
         .as_array_mut()
@@ -458,8 +460,7 @@ fn what_consolidation_should_look_at_again_moves_its_clock() {
         .push(json!({"type": "InstanceTerminating", "status": "True",
         "reason": "", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}));
     moved("its instance terminates", true, &|| tell(Kind::NodeClaim, ending.clone()));
-    moved("marked", true, &|| cluster.index.mark(&[provider("id")]));
-    moved("unmarked", true, &|| cluster.index.unmark(&[provider("id")]));
+    tell(Kind::NodeClaim, quiet.clone());
     moved("a pod waits", false, &|| tell(Kind::Pod, pod("p", "")));
     moved("is bound", true, &|| tell(Kind::Pod, pod("p", "n")));
     moved("runs", false, &|| tell(Kind::Pod, with(pod("p", "n"), "/status/phase", json!("Running"))));
