@@ -297,7 +297,7 @@ fn mime_documents_are_read_where_upstream_reads_them() {
         (format!("{part}--B\nContent-Type: text/x-shellscript\n"), Some(2)),
         (format!("{part}--B\nno header\n"), None),
         (format!("{part}--B\nContent-Type: text/x-shellscript\n\n"), None),
-        (format!("--B\nX Own: passed over\n: too\n\necho\n--B--\n"), Some(2)),
+        ("--B\nX Own: passed over\n: too\n\necho\n--B--\n".to_owned(), Some(2)),
         ("a preamble and nothing else".to_owned(), Some(1)),
         (String::new(), Some(1)),
         (part.to_owned(), None),
