@@ -84,14 +84,25 @@ pub fn verify_start(now: &Snapshot<'_>, policy: &Policy, commands: &[Command]) -
 /// What is wrong with where the pods go when these commands are carried out.
 fn placements(world: &World, commands: &[Command]) -> Vec<Violation> {
     let (world, plan, elsewhere) = after(world, commands);
+    let waited_for = waited_for(&world, commands);
     let violations = crate::verify(&world, &plan).into_iter().filter(|violation| match violation {
         // Simulations may pass a reservation over, and whoever waited before may go on waiting.
         Violation::ReservationNotHeld { .. } | Violation::LighterPool { .. } => false,
+        // Pods that waited before are left out of the plan, and some replacements are bought for them, too: the pods that
+        // move took the room they would have had.
+        Violation::NoPods { node } | Violation::RequestsWrong { node, .. } => !waited_for.contains(node),
         // Where pods are expected that wait, or whose nodes were going before, the commands do not say.
         Violation::Skew { pod, .. } => !spreads_with(&world, pod, &elsewhere),
         _ => true,
     });
     violations.collect()
+}
+
+/// Replacements that are bought for pods that waited before, by the names that the plan gives them.
+fn waited_for(world: &World, commands: &[Command]) -> BTreeSet<String> {
+    let all = commands.iter().flat_map(|command| &command.replacements).enumerate();
+    let waits = |pods: &[usize]| pods.iter().any(|pod| world.pods[*pod].node.is_none());
+    all.filter(|(_, new)| waits(&new.node.pods)).map(|(at, _)| format!("new-{at}")).collect()
 }
 
 /// Whether some of these pods count for the spread of a pod.

@@ -71,6 +71,12 @@ pub(super) async fn forbidden(
     {
         return None;
     }
+    // Pods fall ill before the budget's controller learns of it, and until then Kubernetes itself goes by the status.
+    if let [one] = budgets.as_slice()
+        && one.status.as_ref().is_some_and(|status| status.disruptions_allowed > 0)
+    {
+        return None;
+    }
     let labels = pod.labels().clone();
     let why = short(observer, scales, namespace, &labels, name).await?;
     Some((labels, why))
