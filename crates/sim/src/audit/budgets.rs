@@ -73,7 +73,7 @@ pub(super) async fn forbidden(
     }
     // Pods fall ill before the budget's controller learns of it, and until then Kubernetes itself goes by the status.
     if let [one] = budgets.as_slice()
-        && one.status.as_ref().is_some_and(|status| status.disruptions_allowed > 0)
+        && one.status.as_ref().is_some_and(|status| status.disruptions_allowed.unwrap_or(0) > 0)
     {
         return None;
     }
