@@ -39,6 +39,11 @@ impl Scales {
         self.0.insert(app.to_owned(), Scale { since: Instant::now(), before, now: replicas });
     }
 
+    /// Whether pods of it are being taken away because users want fewer: budgets have no say in that.
+    fn shrinks(&self, app: &str) -> bool {
+        self.0.get(app).is_some_and(|scale| scale.now < scale.before && scale.since.elapsed() < LEARNS)
+    }
+
     /// As few as a budget's controller may believe in.
     fn least(&self, app: &str) -> u64 {
         let of = |scale: &Scale| {
@@ -57,7 +62,8 @@ pub(super) async fn forbidden(
     name: &str,
 ) -> Option<(Labels, String)> {
     let pod = Api::<Pod>::namespaced(observer.clone(), namespace).get_opt(name).await.ok()??;
-    if !is_running(&pod) {
+    // Between this look and the eviction its ReplicaSet may have deleted it.
+    if !is_running(&pod) || pod.labels().get(APP).is_some_and(|app| scales.shrinks(app)) {
         return None;
     }
     let budgets = budgets_of(observer, namespace, pod.labels()).await;
@@ -202,7 +208,9 @@ mod tests {
         assert_eq!(scales.least("web"), 4);
         tokio::time::advance(LEARNS).await;
         assert_eq!(scales.least("web"), 8);
+        assert!(!scales.shrinks("web"));
         scales.set("web", 2);
         assert_eq!((scales.least("web"), scales.least("other")), (2, 0));
+        assert!(scales.shrinks("web") && !scales.shrinks("other"));
     }
 }
