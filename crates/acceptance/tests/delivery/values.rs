@@ -248,11 +248,13 @@ fn booleans_are_rendered_also_when_false_and_empty_texts_are_not() {
             "{variable}"
         );
     }
+    // Every one of them may be either, but for devices: false is refused, which has a test of its own.
+    let either = settings.iter().filter(|(value, ..)| *value != "ignoreDRARequests");
     for to in ["false", "true"] {
-        let set: Vec<String> = settings.iter().map(|(value, ..)| format!("settings.{value}={to}")).collect();
+        let set: Vec<String> = either.clone().map(|(value, ..)| format!("settings.{value}={to}")).collect();
         let set: Vec<&str> = ["settings.clusterName=shop"].into_iter().chain(set.iter().map(String::as_str)).collect();
         let made = helm.template(&Release { set: &set, ..Release::default() });
-        for (_, variable, _) in settings {
+        for (_, variable, _) in either.clone() {
             assert_eq!(made.env(variable), Some(to), "{variable}");
         }
     }
